@@ -1,0 +1,43 @@
+# On a fresh machine: `make demo` sets everything up and runs the main job, `make test` sets up and tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help demo test check format bench clean
+
+help:
+	@echo "make demo    set up, then the whole story on the default suite (minutes on two CPU cores)"
+	@echo "make test    set up, then all tests"
+	@echo "make check   set up, then format, lint, strict types, import directions, docs"
+	@echo "make format  rewrite the code in the project's format"
+	@echo "make bench   the benchmarks, as ratios measured in one run"
+	@echo "make clean   remove what the commands above made"
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,plot,data]'
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/fewshift demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_docs.py
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	$(BIN)/fewshift bench data
+
+clean:
+	rm -rf $(VENV) build dist site runs .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The paper as pure functions: no data, no network, only tensors."""

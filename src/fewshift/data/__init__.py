@@ -1,0 +1,1 @@
+"""Images to episodes; knows nothing of networks."""

@@ -1,0 +1,1 @@
+"""Scores of methods on identical tasks, and tables made of them."""

@@ -1,0 +1,1 @@
+"""Networks, and how task parameters enter them."""

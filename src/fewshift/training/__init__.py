@@ -1,0 +1,1 @@
+"""Backbones, preconditioners (Algorithm 1) and the dataset classifier (Algorithm 2)."""
