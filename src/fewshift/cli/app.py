@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-import click
 import typer
 
 from fewshift import __version__
@@ -15,7 +14,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
-    help="Cross-domain few-shot image classification: a frozen backbone, a few labelled images, a classifier.",
+    pretty_exceptions_enable=False,
+    help="Cross-domain few-shot image classification: a frozen backbone, a few labelled images, a result.",
 )
 
 
@@ -37,15 +37,16 @@ def _root(
 def main() -> None:
     """Run the command line: 0 done, 1 a check found something, 2 bad input, 130 interrupted."""
     try:
-        app(standalone_mode=False)
-    except click.exceptions.Exit as stop:
-        sys.exit(stop.exit_code)
-    except click.ClickException as problem:
-        problem.show()
-        sys.exit(2)
+        sys.exit(app(standalone_mode=False))  # the exit code of typer.Exit comes back as a value
     except FewshiftError as problem:
         print(f"fewshift: {problem}", file=sys.stderr)
         sys.exit(2)
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         print("fewshift: interrupted", file=sys.stderr)
         sys.exit(130)
+    except Exception as problem:
+        # A wrong option: typer's usage errors know how to show themselves, under a class that moved between versions.
+        if not hasattr(problem, "show"):
+            raise
+        problem.show()
+        sys.exit(2)

@@ -1,4 +1,4 @@
-"""What a person sees: bars on a terminal, nothing when quiet or piped; results on stdout, the rest on stderr."""
+"""What a person sees: bars on a terminal, none when quiet or piped; results on stdout, the rest on stderr."""
 
 from __future__ import annotations
 
