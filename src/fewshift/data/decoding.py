@@ -1,0 +1,110 @@
+"""Encoded bytes to RGB, with a sentence for every way in which a file can be wrong.
+
+Every picture becomes (h, w, 3) uint8. Grey, 1-bit and palette pictures become RGB; transparency is laid on
+white; CMYK is converted; 16-bit grey is scaled to 8; of an animation the first frame counts.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+from PIL import Image, ImageOps
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.GifImagePlugin import GifImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.PpmImagePlugin import PpmImageFile
+from PIL.WebPImagePlugin import WebPImageFile
+
+from fewshift.data.domain import Pixels
+from fewshift.errors import DataError
+
+MAX_PIXELS = 120_000_000  # a phone's 108-megapixel photograph passes, 20,000 x 20,000 does not
+READABLE = "JPEG, PNG, WebP, BMP, GIF or PPM"
+_ORIENTATION = 0x0112
+
+
+def decode(encoded: bytes, where: str, *, upright: bool = True) -> Pixels:
+    """The picture as RGB. `where` names it in errors; `upright` obeys the EXIF orientation.
+
+    Meta-Dataset's own reader ignores that orientation: exact records are decoded with `upright=False`.
+    """
+    try:
+        picture = open_picture(encoded, where)
+        if upright and "exif" in picture.info:
+            return np.array(_to_rgb(_turned_upright(picture)))
+        return np.array(_to_rgb(picture))
+    except DataError:
+        raise
+    except Exception as problem:  # the plugins raise a dozen kinds on damaged files, some of them bare
+        what = str(problem).strip() or type(problem).__name__
+        raise DataError(
+            f"{where}: the picture is damaged or cut short ({what}): "
+            "copy it again from its source or take it out"
+        ) from problem
+
+
+def open_picture(encoded: bytes, where: str) -> Image.Image:
+    """The picture with its header read and its size checked, and no pixel decoded."""
+    opener = _opener(encoded)
+    if opener is None:
+        what = "an empty file" if not encoded else "no picture, whatever its name says"
+        raise DataError(f"{where}: this is {what}: replace it by a {READABLE} file or take it out")
+    picture = opener(io.BytesIO(encoded))
+    width, height = picture.size
+    if width < 1 or height < 1:
+        raise DataError(f"{where}: the picture is {width} x {height} pixels: replace it or take it out")
+    if width * height > MAX_PIXELS:
+        raise DataError(
+            f"{where}: {width:,} x {height:,} pixels are over the limit of {MAX_PIXELS // 10**6} million: "
+            "make the picture smaller first"
+        )
+    return picture
+
+
+def _opener(encoded: bytes) -> Callable[[io.BytesIO], Image.Image] | None:
+    """By the first bytes, never by the name.
+
+    The plugins are called directly because `Image.open` warns about large pictures by a process-wide switch;
+    here they are refused by a limit of our own.
+    """
+    head = encoded[:12]
+    if head.startswith(b"\xff\xd8\xff"):
+        return JpegImageFile
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return PngImageFile
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return WebPImageFile
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return GifImageFile
+    if head.startswith(b"BM"):
+        return BmpImageFile
+    if head[:1] == b"P" and head[1:2] in b"123456" and head[2:3].isspace():
+        return PpmImageFile
+    return None
+
+
+def _to_rgb(picture: Image.Image) -> Image.Image:
+    if picture.mode == "RGB" and "transparency" not in picture.info:
+        return picture
+    if picture.mode.startswith("I"):
+        return _from_16_bit(picture)
+    if picture.has_transparency_data:
+        white = Image.new("RGBA", picture.size, "white")
+        return Image.alpha_composite(white, picture.convert("RGBA")).convert("RGB")
+    return picture.convert("RGB")
+
+
+def _from_16_bit(picture: Image.Image) -> Image.Image:
+    values = np.asarray(picture).astype(np.int64).clip(0, 65535)
+    return Image.fromarray(((values + 128) // 257).astype(np.uint8)).convert("RGB")  # 65535 = 255 * 257
+
+
+def _turned_upright(picture: Image.Image) -> Image.Image:
+    try:
+        turned = picture.getexif().get(_ORIENTATION, 1) != 1
+    except Exception:  # damaged notes about a sound picture
+        return picture
+    return ImageOps.exif_transpose(picture) if turned else picture

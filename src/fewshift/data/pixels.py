@@ -1,0 +1,140 @@
+"""Pixels: encoded bytes to RGB, and RGB to the tensor a network reads.
+
+Two rules, named apart so that numbers are never mixed. The protocol rule is Meta-Dataset's: straight to
+84 x 84, bilinear with aligned corners, no antialias, no rounding, [-1, 1]. The practical rule is what most
+published weights expect: antialiased, any size, perhaps a centre crop, mean and standard deviation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor
+
+from fewshift.data.decoding import MAX_PIXELS, decode
+from fewshift.data.domain import Pixels
+
+__all__ = [
+    "IMAGENET_MEAN",
+    "IMAGENET_STD",
+    "MAX_PIXELS",
+    "PROTOCOL_84",
+    "PROTOCOL_84_ROUNDED",
+    "PixelRule",
+    "decode",
+    "practical",
+    "prepare",
+]
+
+Channels: TypeAlias = tuple[float, float, float]
+IMAGENET_MEAN: Channels = (0.485, 0.456, 0.406)
+IMAGENET_STD: Channels = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True, slots=True)
+class PixelRule:
+    """How a picture becomes a tensor; recorded with every result.
+
+    `mean` and `std` are on the scale [0, 1]. `crop` is None (the whole picture, its proportions given up) or
+    the share of the shorter side that is kept: the shorter side goes to size / crop, then the centre is cut.
+    """
+
+    size: int
+    kind: Literal["protocol", "practical"]
+    mean: Channels = (0.5, 0.5, 0.5)
+    std: Channels = (0.5, 0.5, 0.5)
+    crop: float | None = None
+    filter: Literal["bilinear", "bicubic"] = "bilinear"
+    rounded: bool = (
+        False  # protocol only: resized values become whole grey levels, as a cache of larger images has them
+    )
+
+    @property
+    def name(self) -> str:
+        """A short name for results, such as `protocol-84` or `practical-224-crop0.875`."""
+        crop = "" if self.crop is None else f"-crop{self.crop:g}"
+        cubic = "-bicubic" if self.filter == "bicubic" else ""
+        return f"{self.kind}-{self.size}{crop}{cubic}{'-rounded' if self.rounded else ''}"
+
+
+PROTOCOL_84 = PixelRule(84, "protocol")
+PROTOCOL_84_ROUNDED = PixelRule(84, "protocol", rounded=True)
+
+
+def practical(
+    size: int,
+    mean: Channels = IMAGENET_MEAN,
+    std: Channels = IMAGENET_STD,
+    *,
+    crop: float | None = None,
+    filter: Literal["bilinear", "bicubic"] = "bilinear",
+) -> PixelRule:
+    """Antialiased resize to any size, optionally with a centre crop, then (v / 255 - mean) / std."""
+    if size < 1:
+        raise ValueError(f"size is {size}: it must be at least 1 pixel")
+    if crop is not None and not 0 < crop <= 1:
+        raise ValueError(f"crop is {crop}: it must be above 0 and at most 1, or None for no crop")
+    if min(std) <= 0:
+        raise ValueError(f"std is {std}: every value must be above 0")
+    return PixelRule(size, "practical", mean, std, crop, filter)
+
+
+def prepare(images: Sequence[Pixels], rule: PixelRule) -> Tensor:  # (n, 3, size, size) float32
+    """The images as the network reads them; no result depends on the other images of the batch."""
+    out = torch.empty((len(images), 3, rule.size, rule.size))
+    if rule.kind == "practical":
+        for place, image in enumerate(images):
+            resized = torch.from_numpy(_resize_antialiased(image, rule))
+            out[place] = resized.permute(2, 0, 1)
+        return _normalise(out, rule)
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for place, image in enumerate(images):
+        groups.setdefault(image.shape, []).append(place)
+    for places in groups.values():
+        for place in places:
+            out[place] = _resize_aligned(images[place], rule.size)
+    if rule.rounded:
+        out.round_()
+    return _normalise(out, rule)
+
+
+def _resize_aligned(image: Pixels, size: int) -> Tensor:  # (c, size, size)
+    planes = torch.from_numpy(image.copy()).permute(2, 0, 1).float().contiguous()
+    if image.shape[:2] == (size, size):
+        return planes
+    return F.interpolate(planes[None], size=(size, size), mode="bilinear", align_corners=True)[0]
+
+
+def _normalise(values: Tensor, rule: PixelRule) -> Tensor:
+    if rule.mean == rule.std == (0.5, 0.5, 0.5):
+        return values.mul_(2 / 255).sub_(1)
+    scale = torch.tensor([1 / (255 * s) for s in rule.std])
+    shift = torch.tensor([m / s for m, s in zip(rule.mean, rule.std, strict=True)])
+    return values.mul_(scale[:, None, None]).sub_(shift[:, None, None])
+
+
+def _resize_antialiased(image: Pixels, rule: PixelRule) -> Pixels:  # (size, size, c)
+    height, width, channels = image.shape
+    picture = Image.fromarray(np.ascontiguousarray(image[..., 0] if channels == 1 else image))
+    box = _centre_box(height, width, rule)
+    how = Image.Resampling.BICUBIC if rule.filter == "bicubic" else Image.Resampling.BILINEAR
+    resized: Pixels = np.array(picture.resize((rule.size, rule.size), how, box=box))
+    return resized if channels == 3 else resized[..., None]
+
+
+def _centre_box(height: int, width: int, rule: PixelRule) -> tuple[float, float, float, float]:
+    """The part of the picture that a resize of the shorter side and a centre crop would keep."""
+    if rule.crop is None:
+        return (0, 0, width, height)
+    short = int(rule.size / rule.crop)
+    scale = short / min(height, width)
+    tall, wide = int(height * scale), int(width * scale)
+    left, top = round((wide - rule.size) / 2), round((tall - rule.size) / 2)
+    across, down = width / wide, height / tall
+    return (left * across, top * down, (left + rule.size) * across, (top + rule.size) * down)
