@@ -1,0 +1,91 @@
+"""A frozen network and the places where task parameters enter it, as one value: a `Features`."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import threading
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from fewshift.nets.adapters import AdapterSet, resnet18_adapters
+from fewshift.types import TaskParams, Weights
+
+CHUNK = 256  # images a pass where no gradient is kept
+
+# functional_call puts the weights into the module for the time of the call, so threads must take turns.
+_SWAP = threading.RLock()
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """Features of images under task parameters. Batch norm always uses its running statistics."""
+
+    net: nn.Module  # in evaluation mode, nothing requires a gradient
+    frozen: Weights  # every floating-point parameter and buffer of `net`, by name
+    adapters: AdapterSet
+
+    def __call__(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, dim)
+        """The features under these task parameters; differentiable in them, as often as wanted."""
+        return self._apply(self.adapters.merge(self.frozen, params), images)
+
+    @torch.no_grad()
+    def embed(self, images: Tensor, chunk: int = CHUNK) -> Tensor:  # (n, 3, h, w) -> (n, dim)
+        """The features of the frozen network, without task parameters."""
+        return torch.cat([self._apply(self.frozen, part) for part in torch.split(images, chunk)])
+
+    def init(self) -> TaskParams:
+        """The parameters every task starts from."""
+        return self.adapters.init(self.frozen)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The layers that carry task parameters, from the image to the feature."""
+        return self.adapters.sites
+
+    @property
+    def dim(self) -> int:
+        """The length of a feature."""
+        return self.frozen[f"{self.sites[-1]}.weight"].shape[0]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(iter(self.frozen.values())).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The weights' type."""
+        return next(iter(self.frozen.values())).dtype
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Backbone:
+        """The same backbone elsewhere; this one stays as it is."""
+        net = copy.deepcopy(self.net).to(device=device, dtype=dtype)
+        return replace(self, net=net, frozen=named_tensors(net))
+
+    def fingerprint(self) -> str:
+        """A hash of the frozen weights' names, shapes and values: the same on any device."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.frozen.items()):
+            digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
+            digest.update(tensor.detach().to("cpu", torch.float32).contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def _apply(self, weights: Weights, images: Tensor) -> Tensor:
+        with _SWAP:
+            features: Tensor = torch.func.functional_call(self.net, dict(weights), (images,), strict=False)
+        return features
+
+
+def named_tensors(net: nn.Module) -> dict[str, Tensor]:
+    """Every floating-point parameter and buffer by name; counters of batches are left out."""
+    state = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+    return {name: tensor.detach() for name, tensor in state.items() if tensor.is_floating_point()}
+
+
+def freeze(net: nn.Module, adapters: AdapterSet | None = None) -> Backbone:
+    """A backbone from a trained network, which itself stays as it is."""
+    still = copy.deepcopy(net).eval().requires_grad_(False)
+    return Backbone(still, named_tensors(still), adapters or resnet18_adapters())
