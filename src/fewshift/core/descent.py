@@ -1,0 +1,76 @@
+"""The inner level: gradients, one step, T steps (Eq. 3 and 5; Eq. 9 and 16 with a preconditioner)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fewshift.core.updates import State, Update
+from fewshift.types import TaskParams
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Where a descent ended, and the loss before each of its steps."""
+
+    params: TaskParams
+    losses: Tensor  # (steps,)
+
+
+def detached(params: TaskParams) -> TaskParams:
+    """The same values, cut off from whatever computed them."""
+    return {site: param.detach() for site, param in params.items()}
+
+
+def fresh_leaves(params: TaskParams) -> TaskParams:
+    """The same values, detached, with respect to which one can differentiate."""
+    return {site: param.detach().requires_grad_() for site, param in params.items()}
+
+
+def gradients(
+    objective: Callable[[TaskParams], Tensor], params: TaskParams, create_graph: bool = False
+) -> tuple[Tensor, TaskParams]:
+    """(loss, gradients by site); zeros for a site that the objective does not use.
+
+    Without `create_graph` both results are detached and nothing is kept. With it they can be differentiated
+    again, with respect to the given `params` where those require gradients. Works under `torch.no_grad`.
+    """
+    with torch.enable_grad():
+        leaves = fresh_leaves(params)
+        if create_graph:
+            leaves = {site: param if param.requires_grad else leaves[site] for site, param in params.items()}
+        loss = objective(leaves)
+        found = torch.autograd.grad(
+            loss, list(leaves.values()), create_graph=create_graph, materialize_grads=True
+        )
+    return loss if create_graph else loss.detach(), dict(zip(leaves, found, strict=True))
+
+
+def step(
+    objective: Callable[[TaskParams], Tensor], params: TaskParams, update: Update[State], state: State
+) -> tuple[TaskParams, State, Tensor]:
+    """One step: the moved parameters, the new state and the loss before the step."""
+    loss, found = gradients(objective, params)
+    with torch.no_grad():
+        moved, state = update.step(detached(params), found, state)
+    return moved, state, loss
+
+
+def descend(
+    objective: Callable[[TaskParams], Tensor], params: TaskParams, update: Update[State], steps: int
+) -> Trajectory:
+    """`steps` steps from `params`, one graph at a time: memory does not depend on their number.
+
+    The result is detached. Gradients with respect to P, its coefficients or the start come from
+    `fewshift.core.metagrad`, not from a graph through the steps.
+    """
+    params = detached(params)
+    state = update.init(params)
+    losses = []
+    for _ in range(steps):
+        params, state, loss = step(objective, params, update, state)
+        losses.append(loss)
+    return Trajectory(params, torch.stack(losses) if losses else torch.empty(0))

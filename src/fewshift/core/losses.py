@@ -1,0 +1,80 @@
+"""The two losses of a task, and the same as functions of the task's parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fewshift.core.centroids import cosine_logits, prototypes
+from fewshift.types import Episode, Features, Task, TaskParams
+
+
+class Scored(NamedTuple):
+    """An outer loss with the accuracy that fell out of the same forward pass."""
+
+    loss: Tensor  # ()
+    accuracy: Tensor  # ()
+
+
+def support_loss(
+    features: Tensor, labels: Tensor, way: int, weights: Tensor | None = None
+) -> Tensor:  # (n, d), (n,), way, (n,) -> ()
+    """L_in: the support set classified by its own centroids, mean cross-entropy over (weighted) samples.
+
+    Gradients flow through both occurrences of the features. At one shot a sample is its own centroid, so the
+    loss can only push classes apart.
+    """
+    logits = cosine_logits(features, prototypes(features, labels, way, weights))
+    if weights is None:
+        return F.cross_entropy(logits, labels)
+    weights = weights.to(logits.dtype)
+    return (F.cross_entropy(logits, labels, reduction="none") * weights).sum() / weights.sum()
+
+
+def query_loss(
+    support_features: Tensor, support_labels: Tensor, query_features: Tensor, query_labels: Tensor, way: int
+) -> Tensor:  # (n, d), (n,), (q, d), (q,), way -> ()
+    """L_out: the query set classified by the support set's centroids, which carry gradients too."""
+    centres = prototypes(support_features, support_labels, way)
+    return F.cross_entropy(cosine_logits(query_features, centres), query_labels)
+
+
+def accuracy(logits: Tensor, labels: Tensor) -> Tensor:  # (n, way), (n,) -> ()
+    """The share of rows whose largest logit is the label's; stays on the device."""
+    return (logits.argmax(dim=-1) == labels).to(torch.float32).mean()
+
+
+def inner_objective(
+    features: Features, task: Task, weights: Tensor | None = None
+) -> Callable[[TaskParams], Tensor]:
+    """theta -> L_in(theta; S); `weights` (n,) are zero on rows that only pad the support set."""
+    support = task.support
+
+    def loss(params: TaskParams) -> Tensor:
+        return support_loss(features(params, support.images), support.labels, task.way, weights)
+
+    return loss
+
+
+def outer_objective(features: Features, episode: Episode) -> Callable[[TaskParams], Tensor]:
+    """theta -> L_out(theta; S, Q), by one joint forward pass over S and Q."""
+    scored = scored_outer_objective(features, episode)
+    return lambda params: scored(params).loss
+
+
+def scored_outer_objective(features: Features, episode: Episode) -> Callable[[TaskParams], Scored]:
+    """Like `outer_objective`, with the query accuracy beside the loss at no further cost."""
+    support, query, way = episode.task.support, episode.query, episode.task.way
+    images = torch.cat([support.images, query.images])
+    boundary = len(support.labels)
+
+    def score(params: TaskParams) -> Scored:
+        both = features(params, images)
+        logits = cosine_logits(both[boundary:], prototypes(both[:boundary], support.labels, way))
+        return Scored(F.cross_entropy(logits, query.labels), accuracy(logits.detach(), query.labels))
+
+    return score

@@ -1,0 +1,54 @@
+"""What a preconditioner looks like: eigenvalues, effective rank, whether it is positive definite."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fewshift.types import Preconditioner
+
+
+def eigenvalues(matrices: Tensor) -> Tensor:  # (..., m, m) -> (..., m)
+    """Ascending eigenvalues of the symmetric part, on which xᵀPx alone depends."""
+    values: Tensor = torch.linalg.eigvalsh((matrices + matrices.mT) / 2)
+    return values
+
+
+def smallest_eigenvalue(matrices: Tensor) -> Tensor:  # (..., m, m) -> (...)
+    """Positive exactly when the matrix is positive definite, symmetric or not."""
+    return eigenvalues(matrices)[..., 0]
+
+
+def largest_eigenvalue(matrices: Tensor) -> Tensor:  # (..., m, m) -> (...)
+    """Descent is stable while rate · this · curvature stays under 2."""
+    return eigenvalues(matrices)[..., -1]
+
+
+def largest_eigenvalue_estimate(matrices: Tensor, iterations: int = 16) -> Tensor:  # (..., m, m) -> (...)
+    """A lower bound of the largest eigenvalue by power iteration, cheap enough for every training step.
+
+    For symmetric positive semi-definite matrices only.
+    """
+    vectors = matrices.square().sum(dim=-2)[..., None]  # positive along every column that is not zero
+    for _ in range(iterations):
+        vectors = torch.nn.functional.normalize(matrices @ vectors, dim=-2)
+    return (vectors.mT @ matrices @ vectors)[..., 0, 0]
+
+
+def effective_rank(matrices: Tensor) -> Tensor:  # (..., m, m) -> (...)
+    """exp of the entropy of the normalised singular values (the appendix on MᵀM, after Roy and Vetterli)."""
+    values: Tensor = torch.linalg.svdvals(matrices)
+    shares = values / values.sum(dim=-1, keepdim=True)
+    entropy: Tensor = torch.special.entr(shares).sum(dim=-1)
+    return entropy.exp()
+
+
+def non_pd_rate(preconditioner: Preconditioner) -> float:
+    """The share of sites whose matrix is not positive definite; stacks (K, m, m) count matrix by matrix."""
+    smallest = [smallest_eigenvalue(matrices).flatten() for matrices in preconditioner.values()]
+    return (torch.cat(smallest) <= 0).double().mean().item()
+
+
+def normalised(matrices: Tensor) -> Tensor:  # (..., m, m) -> (..., m, m)
+    """Scaled to a mean eigenvalue of 1, so that designs are compared without their step sizes."""
+    return matrices / matrices.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[..., None, None]

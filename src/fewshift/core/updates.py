@@ -1,0 +1,98 @@
+"""Update rules of the inner loop, as values: parameters and gradients in, parameters out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from fewshift.types import Preconditioner, Rates, TaskParams
+
+State = TypeVar("State")
+
+
+class Update(Protocol[State]):
+    """A rule that may remember something between steps, in a state that it is handed back."""
+
+    def init(self, params: TaskParams) -> State:
+        """The state before the first step."""
+        ...
+
+    def step(self, params: TaskParams, gradients: TaskParams, state: State) -> tuple[TaskParams, State]:
+        """The parameters and the state after one step."""
+        ...
+
+
+@dataclass(frozen=True)
+class Preconditioned:
+    """Eq. 5: theta − β P G, P multiplying from the left. Eq. 9 and 16 are T of these. No P means P = I."""
+
+    preconditioner: Preconditioner | None  # site -> (m, m)
+    rates: Rates
+
+    def init(self, params: TaskParams) -> None:
+        """Nothing is remembered."""
+        return
+
+    def step(self, params: TaskParams, gradients: TaskParams, state: None) -> tuple[TaskParams, None]:
+        """One step at every site."""
+        return {site: self._moved(site, params[site], gradients[site]) for site in params}, None
+
+    def _moved(self, site: str, param: Tensor, gradient: Tensor) -> Tensor:
+        if self.preconditioner is None:
+            return torch.add(param, gradient, alpha=-self.rates[site])
+        return torch.addmm(param, self.preconditioner[site], gradient, alpha=-self.rates[site])
+
+
+@dataclass(frozen=True)
+class AdadeltaState:
+    """Running means of squared gradients and of squared steps."""
+
+    squares: TaskParams
+    deltas: TaskParams
+
+
+@dataclass(frozen=True)
+class Adadelta:
+    """What TSA and URL's map are adapted with; the same numbers as `torch.optim.Adadelta`.
+
+    With a preconditioner it is fed P G: an ablation of the plain descent in the paper's equations.
+    """
+
+    rates: Rates
+    rho: float = 0.9
+    eps: float = 1e-6
+    preconditioner: Preconditioner | None = None
+
+    def init(self, params: TaskParams) -> AdadeltaState:
+        """Both running means at zero."""
+        zeros = {site: torch.zeros_like(param) for site, param in params.items()}
+        return AdadeltaState(zeros, zeros)
+
+    def step(
+        self, params: TaskParams, gradients: TaskParams, state: AdadeltaState
+    ) -> tuple[TaskParams, AdadeltaState]:
+        """One step at every site."""
+        moved: TaskParams = {}
+        squares: TaskParams = {}
+        deltas: TaskParams = {}
+        for site, param in params.items():
+            gradient = gradients[site]
+            if self.preconditioner is not None:
+                gradient = self.preconditioner[site] @ gradient
+            square = torch.addcmul(state.squares[site] * self.rho, gradient, gradient, value=1 - self.rho)
+            delta = (state.deltas[site] + self.eps).sqrt() / (square + self.eps).sqrt() * gradient
+            moved[site] = torch.add(param, delta, alpha=-self.rates[site])
+            squares[site] = square
+            deltas[site] = torch.addcmul(state.deltas[site] * self.rho, delta, delta, value=1 - self.rho)
+        return moved, AdadeltaState(squares, deltas)
+
+
+def site_rates(
+    sites: Iterable[str], adapters: float, last: float, last_site: str = "last"
+) -> dict[str, float]:
+    """One rate for the adapters and one for the last map."""
+    return {site: last if site == last_site else adapters for site in sites}
