@@ -1,0 +1,171 @@
+"""A board's tables: accuracy with averages and ranks, paired differences, cost; and the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+
+from fewshift.evaluation.boards import ORACLE_MARK, ROLE_WORDS, Board, Contender
+from fewshift.evaluation.published import REGIMES, PublishedTable
+from fewshift.evaluation.statistics import Interval, competition_ranks, fractional_ranks, mean_ranks
+from fewshift.evaluation.tables import Row, Table, Value, mark_best
+
+# Label, roles. Domains of role valid_unseen served to choose things and stay out of the other averages.
+AVERAGES = (
+    ("average seen", ("seen",)),
+    ("average unseen", ("unseen",)),
+    ("average all", ("seen", "unseen")),
+    ("average valid_unseen", ("valid_unseen",)),
+)
+
+
+def accuracy_table(board: Board) -> Table:
+    """Mean ± half-width by domain, averages, and both kinds of rank."""
+    columns = board.contenders
+
+    def row(label: str, group: str, value: Callable[[Contender], Interval | None]) -> Row:
+        return Row(label, mark_best(_percent(value(c)) for c in columns), group)
+
+    rows = [
+        row(domain, ROLE_WORDS.get(role, role), lambda c, d=domain: board.mean(c, d))  # type: ignore[misc]
+        for domain, role in board.roles.items()
+    ]
+    for label, roles in AVERAGES:
+        domains = board.domains(*roles)
+        needless = label == "average all" and not (board.domains("seen") and board.domains("unseen"))
+        if domains and not needless:
+            rows.append(row(label, "averages", lambda c, d=domains: board.average(c, d)))  # type: ignore[misc]
+    rows += _rank_rows(board)
+    return Table(
+        title="Accuracy, %",
+        corner="domain",
+        head=tuple(board.labels[c] for c in columns),
+        rows=tuple(rows),
+        notes=_accuracy_notes(board),
+        kind="accuracy",
+    )
+
+
+def _percent(found: Interval | None, signed: bool = False) -> Value | None:
+    if found is None:
+        return None
+    strong = signed and found.excludes_zero
+    return Value(100 * found.mean, 100 * found.half, found.n, signed=signed, strong=strong)
+
+
+def _rank_rows(board: Board) -> list[Row]:
+    """Average ranks over seen and unseen domains (over all there are, when none has such a role)."""
+    if len(board.contenders) < 2:
+        return []
+    domains = board.domains("seen", "unseen") or board.domains()
+    means = [
+        {c: m for c in board.contenders if (m := board.mean(c, domain)) is not None} for domain in domains
+    ]
+    competition = mean_ranks(competition_ranks({c: m.mean for c, m in row.items()}) for row in means)
+    fractional = mean_ranks(fractional_ranks(row) for row in means)
+    return [
+        Row(
+            label,
+            tuple(Value(ranks[c], n=len(domains)) if c in ranks else None for c in board.contenders),
+            "ranks",
+        )
+        for label, ranks in (("rank, competition", competition), ("rank, fractional", fractional))
+    ]
+
+
+def _accuracy_notes(board: Board) -> tuple[str, ...]:
+    notes = [
+        "mean ± 1.96·sd/√n over tasks (population sd); averages weigh domains equally and their intervals "
+        "combine the domains'; bold: the highest printed mean"
+    ]
+    if len(board.contenders) > 1:
+        notes.append(
+            "ranks are averages over domains: competition ranks compare means at one decimal and ties share "
+            "the best (as papers print them); fractional ranks tie what intervals cannot tell apart "
+            "(Meta-Dataset's leaderboard)"
+        )
+    if any(c.oracle for c in board.contenders):
+        notes.append(
+            f"{ORACLE_MARK} used the oracle: test rates were chosen knowing whether the domain was trained on"
+        )
+    return tuple(notes)
+
+
+def difference_table(board: Board, baseline: Contender) -> Table:
+    """Paired differences of every other contender to the baseline, in percentage points."""
+    others = tuple(c for c in board.contenders if c != baseline)
+    rows = [
+        Row(
+            domain,
+            tuple(_percent(board.difference(c, baseline, domain), signed=True) for c in others),
+            ROLE_WORDS.get(role, role),
+        )
+        for domain, role in board.roles.items()
+    ]
+    for label, roles in AVERAGES:
+        domains = board.domains(*roles)
+        if domains:
+            cells = tuple(
+                _percent(board.average_difference(c, baseline, domains), signed=True) for c in others
+            )
+            rows.append(Row(label, cells, "averages"))
+    return Table(
+        title=f"Difference to {board.labels[baseline]}, percentage points, task by task",
+        corner="domain",
+        head=tuple(board.labels[c] for c in others),
+        rows=tuple(rows),
+        notes=("same tasks on both sides; bold: the 95 % interval leaves out zero",),
+        kind=f"difference to {board.labels[baseline]}",
+        unit="points",
+    )
+
+
+def cost_table(board: Board) -> Table:
+    """What a task costs: seconds, and peak memory where the device counts it."""
+    by_column = [[s for tasks in board.cells[c].values() for s in tasks.values()] for c in board.contenders]
+    seconds = [[s.seconds for s in scores] for scores in by_column]
+    memory = [[s.memory / 2**20 for s in scores if s.memory is not None] for scores in by_column]
+    rows = [
+        Row("seconds a task, mean", tuple(Value(sum(v) / len(v), n=len(v), decimals=3) for v in seconds)),
+        Row("seconds a task, median", tuple(Value(median(v), n=len(v), decimals=3) for v in seconds)),
+    ]
+    if any(memory):
+        peaks = tuple(Value(max(v), n=len(v), decimals=0) if v else None for v in memory)
+        rows.append(Row("peak memory, MiB", peaks))
+    devices = sorted({f"{s.device} ({s.engine or 'engine not stated'})" for s in board.scores() if s.device})
+    return Table(
+        title="Cost",
+        corner="",
+        head=tuple(board.labels[c] for c in board.contenders),
+        rows=tuple(rows),
+        notes=(f"adaptation and prediction of one task; measured on {', '.join(devices)}",)
+        if devices
+        else (),
+        kind="cost",
+        unit="as the row says",
+    )
+
+
+def published_table(table: PublishedTable) -> Table:
+    """A published table with its regimes beneath."""
+    marks = dict(zip(REGIMES, "abc", strict=True))
+    head = tuple(f"{column.method} [{marks[column.regime]}]" for column in table.columns)
+    rows = [
+        Row(
+            domain,
+            tuple(None if n is None else Value(n.mean, n.half, 600) for n in numbers),
+            "seen" if domain in table.seen else "unseen",
+        )
+        for domain, numbers in table.numbers.items()
+    ]
+    for label, seen in (("average seen", True), ("average unseen", False), ("average all", None)):
+        cells = tuple(Value(table.average(i, seen)) for i in range(len(table.columns)))
+        rows.append(Row(label, cells, "averages"))
+    used = {column.regime for column in table.columns}
+    notes = [f"[{marks[regime]}] {regime}: {words}" for regime, words in REGIMES.items() if regime in used]
+    by_note: dict[str, list[str]] = {}
+    for column in table.columns:
+        if column.note:
+            by_note.setdefault(column.note, []).append(column.method)
+    notes += [f"{', '.join(methods)}: {note}" for note, methods in by_note.items()]
+    return Table(table.title, "domain", head, tuple(rows), tuple(notes), kind=table.title)

@@ -1,0 +1,55 @@
+"""What a report says beside its numbers: what they are, and what to beware of."""
+
+from __future__ import annotations
+
+from fewshift.evaluation.boards import ROLES, Board
+
+
+def facts(board: Board) -> tuple[tuple[str, str], ...]:
+    """What these numbers are: protocol, tasks, pixels, kit, oracle, versions."""
+    scores = board.scores()
+    counts = [len(tasks) for by_domain in board.cells.values() for tasks in by_domain.values()]
+    least, most = min(counts), max(counts)
+    labels = [board.labels[c] for c in board.contenders if c.oracle]
+    kits = sorted({f"{s.kit or 'unnamed'} ({s.fingerprint})" for s in scores if s.fingerprint})
+    versions = sorted({f"{name} {version}" for s in scores for name, version in s.versions.items()})
+    by_role = {role: len(board.domains(role)) for role in (*ROLES, "unknown")}
+    found = [
+        ("protocol", board.tasks.protocol),
+        ("classes", f"{board.tasks.split} split"),
+        ("tasks", f"{most if least == most else f'{least} to {most}'} a domain, seed {board.tasks.seed}"),
+        ("domains", ", ".join(f"{count} {role}" for role, count in by_role.items() if count)),
+        ("pixels", board.tasks.pixels or "not stated"),
+        ("kit", ", ".join(kits) or "not stated"),
+        ("seen/unseen oracle", f"used by {', '.join(labels)}" if labels else "used by no method"),
+        ("versions", ", ".join(versions) or "not stated"),
+    ]
+    return tuple(found)
+
+
+def warnings(board: Board) -> tuple[str, ...]:
+    """What a reader must know before trusting the numbers: failures, gaps, lines read twice."""
+    found = []
+    failed: dict[str, list[str]] = {}
+    for contender in board.contenders:
+        for tasks in board.cells[contender].values():
+            for s in tasks.values():
+                if s.failure:
+                    failed.setdefault(board.labels[contender], []).append(f"{s.domain} {s.index}")
+    for label, places in failed.items():
+        some = ", ".join(places[:3]) + (", …" if len(places) > 3 else "")
+        found.append(
+            f"{label} failed on {len(places)} tasks ({some}): queries without finite logits count as wrong"
+        )
+    for domain in board.roles:
+        done = {label: board.accuracies(c, domain).keys() for c, label in board.labels.items()}
+        whole = {index for indices in done.values() for index in indices}
+        lacking = [f"{label} {len(indices)}" for label, indices in done.items() if indices != whole]
+        if lacking:
+            found.append(
+                f"not finished: of {len(whole)} tasks on {domain} there are {', '.join(lacking)}; "
+                "means are over what is there, differences over shared tasks"
+            )
+    if board.repeated:
+        found.append(f"{board.repeated} lines repeat others to the digit and count once")
+    return tuple(found)

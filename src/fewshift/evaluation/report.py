@@ -1,0 +1,96 @@
+"""Scores in, tables out. Nothing here runs a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fewshift.errors import FewshiftError
+from fewshift.evaluation.board_tables import accuracy_table, cost_table, difference_table, published_table
+from fewshift.evaluation.boards import Board, Contender, gather
+from fewshift.evaluation.facts import facts, warnings
+from fewshift.evaluation.published import published
+from fewshift.evaluation.scores import Read
+from fewshift.evaluation.tables import Table, csv_rows, csv_text, latex, markdown
+
+
+@dataclass(frozen=True)
+class Section:
+    """All that is said of one board: facts, tables, warnings."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    tables: tuple[Table, ...]
+    warnings: tuple[str, ...]
+    board: Board
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a results file says, ready to be printed."""
+
+    sections: tuple[Section, ...]
+    published: tuple[Table, ...] = ()
+
+    def markdown(self) -> str:
+        """The report in Markdown."""
+        parts = ["# Results"]
+        for section in self.sections:
+            parts += [f"## {section.title}", "\n".join(f"- {name}: {text}" for name, text in section.facts)]
+            parts += [f"> {warning}" for warning in section.warnings]
+            parts += [markdown(table) for table in section.tables]
+        if self.published:
+            parts += ["## Published numbers", _PUBLISHED_NOTE, *map(markdown, self.published)]
+        return "\n\n".join(parts) + "\n"
+
+    def latex(self) -> str:
+        """The tables in LaTeX."""
+        tables = [table for section in self.sections for table in section.tables]
+        return "\n\n".join(map(latex, [*tables, *self.published])) + "\n"
+
+    def csv(self) -> str:
+        """Every number of every table, one a row."""
+        rows = [r for section in self.sections for t in section.tables for r in csv_rows(section.title, t)]
+        rows += [row for table in self.published for row in csv_rows("published", table)]
+        return csv_text(rows)
+
+
+_PUBLISHED_NOTE = (
+    "Meta-Dataset's own domains, other runs, other tasks: to be read beside the numbers above, "
+    "not in one column with them."
+)
+
+
+def make_report(
+    reads: Iterable[Read], baselines: Sequence[str] | None = None, with_published: bool = False
+) -> Report:
+    """Tables of these lines, with differences to the `baselines` (tsa and gd, or the first method)."""
+    boards = gather(reads)
+    if not boards:
+        raise FewshiftError("there is no score in these files: run fewshift evaluate first")
+    protocols = dict.fromkeys(board.tasks.protocol for board in boards)
+    tables = [published_table(t) for p in protocols for t in published(p)] if with_published else []
+    return Report(tuple(section_of(board, baselines) for board in boards), tuple(tables))
+
+
+def section_of(board: Board, baselines: Sequence[str] | None = None) -> Section:
+    """A board's facts, tables and warnings."""
+    against = _baselines(board, baselines)
+    tables = (
+        accuracy_table(board),
+        *(difference_table(board, baseline) for baseline in against if len(board.contenders) > 1),
+        cost_table(board),
+    )
+    return Section(board.tasks.words(), facts(board), tables, warnings(board), board)
+
+
+def _baselines(board: Board, wanted: Sequence[str] | None) -> list[Contender]:
+    methods = [c.method for c in board.contenders]
+    unknown = [name for name in wanted or () if name not in methods]
+    if unknown:
+        raise FewshiftError(
+            f"no results of the baseline {unknown[0]!r} in {board.tasks.words()}; there are "
+            f"{', '.join(dict.fromkeys(methods))}"
+        )
+    names = wanted or [name for name in ("tsa", "gd") if name in methods] or methods[:1]
+    return [c for name in names for c in board.contenders if c.method == name]

@@ -1,0 +1,139 @@
+"""A results file that a killed process can go on with: append-only, one writer, no line twice, none lost.
+
+Each line goes to the kernel in one write, so `kill -9` can at most cut the last line short; opening the file
+again cuts such a stump off and the task is run anew. A power cut may cost the lines of the last second.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fewshift.errors import DataError
+from fewshift.evaluation.scores import Key, Score, from_line, to_line
+
+SYNC_EVERY = 1.0  # seconds; fsync on every line would cost more than a quick method takes
+
+# What all lines of one file share. Engine, device and versions may change between a run and its resumption:
+# each line tells its own.
+SHARED = ("split", "seed", "protocol", "pixels", "fingerprint", "revealed")
+
+
+@dataclass(frozen=True)
+class ResultsFile:
+    """An open results file: what it held when opened, and how to add to it."""
+
+    path: Path
+    done: frozenset[Key]
+    _fd: int
+    _synced: list[float]
+
+    def append(self, score: Score) -> None:
+        """Add one line. It survives the death of this process as soon as this returns."""
+        data = to_line(score).encode()
+        try:
+            if os.write(self._fd, data) != len(data):
+                raise OSError("the line was written in part")
+            if time.monotonic() - self._synced[0] > SYNC_EVERY:
+                os.fsync(self._fd)
+                self._synced[0] = time.monotonic()
+        except OSError as problem:
+            raise DataError(
+                f"{self.path}: cannot be written ({problem}); make room and give the same command again"
+            ) from None
+
+
+@contextmanager
+def open_results(
+    path: Path, run: Mapping[str, Any], specs: Mapping[str, str] | None = None
+) -> Iterator[ResultsFile]:
+    """Open a results file for appending, or make it; refuse one that another run wrote.
+
+    `run` holds the values of `SHARED` in this run (a missing one is not compared), `specs` the fingerprint of
+    each domain.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as problem:
+        raise DataError(f"{path}: cannot be opened for results ({problem})") from None
+    try:
+        _lock(fd, path)
+        text = _whole_lines(fd, path)
+        done = set()
+        for number, line in enumerate(text.split("\n"), 1):
+            if not line:
+                continue
+            score = from_line(line, f"{path}:{number}")
+            _refuse_another_run(score, f"{path}:{number}", run, specs or {})
+            if score.key in done:
+                raise DataError(f"{path}:{number}: {_words(score)} is in the file twice; remove one line")
+            done.add(score.key)
+        yield ResultsFile(path, frozenset(done), fd, [time.monotonic()])
+        os.fsync(fd)
+    finally:
+        os.close(fd)  # frees the lock too
+
+
+def _whole_lines(fd: int, path: Path) -> str:
+    """The complete lines of the file; what follows the last newline is cut off unless it is a whole line."""
+    data = os.pread(fd, os.fstat(fd).st_size, 0) if hasattr(os, "pread") else path.read_bytes()
+    end = data.rfind(b"\n") + 1
+    tail = data[end:]
+    if tail:
+        try:
+            from_line(tail.decode(), "tail")
+        except (DataError, UnicodeDecodeError):
+            os.ftruncate(fd, end)
+            data = data[:end]
+        else:  # an editor took the newline away
+            os.write(fd, b"\n")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as problem:
+        raise DataError(f"{path}: not a results file ({problem.reason})") from None
+
+
+def _refuse_another_run(score: Score, where: str, run: Mapping[str, Any], specs: Mapping[str, str]) -> None:
+    for name in SHARED:
+        theirs = getattr(score, name)
+        if name in run and theirs != run[name]:
+            raise DataError(
+                f"{where}: this file belongs to another run ({name} {theirs} there, {run[name]} here); "
+                "give another --out"
+            )
+    if score.domain in specs and score.spec != specs[score.domain]:
+        raise DataError(
+            f"{where}: {score.domain} held other classes or images then (spec {score.spec}, now "
+            f"{specs[score.domain]}), so its tasks differ; give another --out"
+        )
+
+
+def _words(score: Score) -> str:
+    return f"{score.method} on {score.domain} {score.split} task {score.index}"
+
+
+def _lock(fd: int, path: Path) -> None:
+    """Hold the file until it is closed or this process dies; refuse when another process holds it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(
+                fd, 2**30, os.SEEK_SET
+            )  # a byte far behind the content, so that readers are not in the way
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise DataError(
+            f"{path}: another process is writing to this file; wait for it, or give each shard its own --out"
+        ) from None

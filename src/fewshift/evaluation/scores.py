@@ -1,0 +1,138 @@
+"""One task, one method, one line: the only thing an evaluation writes and a report reads."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fewshift.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a results file holds at most once."""
+
+    method: str
+    domain: str
+    split: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How one method did on one task, with everything needed to know what that number means."""
+
+    method: str
+    domain: str
+    split: str
+    index: int
+    accuracy: float  # of the queries, in [0, 1]; a query with a non-finite logit counts as wrong
+    seconds: float  # adaptation and prediction, device synchronised
+    way: int
+    support: int  # images
+    queries: int  # images
+    seed: int
+    protocol: str
+    oracle: bool  # did the method use the knowledge whether the domain was trained on?
+    seen: bool | None  # was the domain trained on? None: nobody said
+    role: str | None = None  # seen, valid_unseen or unseen
+    revealed: bool | None = None  # was `seen` put into the task, so that a method could use it?
+    spec: str | None = None  # fingerprint of the domain's classes and counts: equal ones give equal tasks
+    pixels: str | None = None  # size and rule of the images
+    kit: str | None = None
+    fingerprint: str | None = None  # of the kit
+    engine: str | None = None
+    device: str | None = None
+    memory: int | None = None  # peak bytes on the device, where it counts them
+    failure: str | None = None  # what went wrong on this task, in words
+    versions: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)  # the method's: coefficients, rates, losses
+
+    @property
+    def key(self) -> Key:
+        """The line's name in a results file."""
+        return Key(self.method, self.domain, self.split, self.index)
+
+
+_FIELDS = {f.name: f for f in fields(Score)}
+_REQUIRED = tuple(
+    name for name, f in _FIELDS.items() if f.default is MISSING and f.default_factory is MISSING
+)
+_KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "bool | None": (bool, type(None)),
+    "str | None": (str, type(None)),
+    "int | None": (int, type(None)),
+    "Mapping[str, str]": (dict,),
+    "Mapping[str, Any]": (dict,),
+}
+
+
+def to_line(score: Score) -> str:
+    """The score as one line of JSON with its newline; fields nobody filled are left out."""
+    filled = {k: v for k, v in asdict(score).items() if k in _REQUIRED or v not in (None, {})}
+    return json.dumps(filled, separators=(",", ":"), allow_nan=False) + "\n"
+
+
+def from_line(line: str, where: str) -> Score:
+    """The score in a line; `where` (file:line) opens the sentence that says what is wrong with it."""
+    try:
+        content = json.loads(line)
+    except json.JSONDecodeError as problem:
+        raise DataError(f"{where}: not a line of JSON ({problem.msg}); remove that line") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{where}: a score is a JSON object, this is {type(content).__name__}")
+    missing = [name for name in _REQUIRED if name not in content]
+    if missing:
+        raise DataError(
+            f"{where}: the score has no {', '.join(missing)}; was this written by fewshift evaluate?"
+        )
+    unknown = sorted(content.keys() - _FIELDS.keys())
+    if unknown:
+        raise DataError(
+            f"{where}: unknown field {unknown[0]!r}; a newer fewshift may have written it: upgrade"
+        )
+    for name, value in content.items():
+        _check(name, value, where)
+    return Score(**content)
+
+
+def _check(name: str, value: Any, where: str) -> None:
+    kinds: tuple[Any, ...] = _KINDS[str(_FIELDS[name].type)]
+    as_number = isinstance(value, bool) and bool not in kinds  # bool is an int to Python, not to a reader
+    if not isinstance(value, kinds) or as_number:
+        raise DataError(f"{where}: {name} is {value!r}, expected {_FIELDS[name].type}")
+    top = {"accuracy": 1.0, "seconds": math.inf}.get(name)
+    if top is not None and (not 0 <= float(value) <= top or math.isinf(value)):
+        raise DataError(f"{where}: {name} is {value!r}, expected a finite number from 0 to {top}")
+
+
+class Read(NamedTuple):
+    """A score and where it was read, so that a complaint about it can name the place."""
+
+    score: Score
+    where: str
+
+
+def read_scores(paths: Iterable[Path]) -> Iterator[Read]:
+    """The scores of these files. A last line without its newline is still being written: it is left out."""
+    for path in paths:
+        yield from _read(path)
+
+
+def _read(path: Path) -> Iterator[Read]:
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.endswith("\n") and not line.isspace():
+                    where = f"{path}:{number}"
+                    yield Read(from_line(line, where), where)
+    except (OSError, UnicodeDecodeError) as problem:
+        raise DataError(f"{path}: cannot be read as results ({problem})") from None
