@@ -50,13 +50,13 @@ def meta_gradient(
     *,
     exact_start: bool = True,
 ) -> MetaGradient:
-    """Algorithms 1 and 2 for one task: L_out after `steps` steps of Eq. 9 or 14, its gradients in P and theta_0.
+    """Algorithms 1 and 2 for one task: L_out after `steps` steps of Eq. 9 or 14, with ∂L/∂P and ∂L/∂theta_0.
 
     Gradients with respect to roots, coefficients and starting values are products with these:
     `root_gradients`, `coefficient_gradient`. No preconditioner means P = I. Order 2 needs an `inner` that can
     be differentiated twice; `exact_start=False` saves the one Hessian-vector product of its `steps` that only
-    `start` needs, which is then λ_1. (Algorithm 1 cites Eq. 3 for the inner step, and both algorithms nest
-    the steps inside the loop over sites; Eq. 9, all sites at once, is what is meant.)
+    `start` needs, which is then λ_1. (Algorithm 1 cites Eq. 3 for the inner steps and, like Algorithm 3, runs
+    them site by site; Eq. 9 with all sites moving together is what must be meant.)
     """
     if order not in (1, 2):
         raise ValueError(f"order is 1 or 2, not {order}")
@@ -161,6 +161,8 @@ def _hessian_product(
         leaves = fresh_leaves(params)
         _, found = gradients(objective, leaves, create_graph=True)
         curved = [site for site in leaves if found[site].requires_grad]
+        if not curved:
+            return {site: torch.zeros_like(param) for site, param in params.items()}
         product = torch.autograd.grad(
             [found[site] for site in curved],
             list(leaves.values()),
@@ -176,9 +178,8 @@ def _pulled_back(design: Design, roots: Tensor, pull: Tensor) -> Tensor:
         matrices = design(leaf)
     if not matrices.requires_grad:
         return torch.zeros_like(roots)
-    (found,) = torch.autograd.grad(matrices, leaf, pull)
-    return found
+    return torch.autograd.grad(matrices, leaf, pull)[0]
 
 
 def _length(params: TaskParams) -> Tensor:
-    return torch.stack([param.norm() for param in params.values()]).norm()
+    return torch.stack([param.square().sum() for param in params.values()]).sum().sqrt()

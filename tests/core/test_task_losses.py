@@ -1,0 +1,109 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from tiny_problem import tiny_problem
+
+from fewshift.core.centroids import cosine_logits, prototypes
+from fewshift.core.coefficients import task_coefficients
+from fewshift.core.losses import (
+    accuracy,
+    inner_objective,
+    outer_objective,
+    query_loss,
+    scored_outer_objective,
+    support_loss,
+)
+from fewshift.core.objectives import classifier_loss
+from fewshift.types import Labelled, Task
+
+
+def by_hand(support: torch.Tensor, labels: torch.Tensor, asked: torch.Tensor, way: int) -> torch.Tensor:
+    centres = torch.stack([support[labels == j].mean(dim=0) for j in range(way)])
+    return 10 * F.cosine_similarity(asked[:, None], centres[None], dim=-1)
+
+
+def test_losses_are_cross_entropies_of_cosines() -> None:
+    labels = torch.tensor([0, 0, 0, 1, 2, 2])
+    support = torch.randn(6, 4, dtype=torch.float64)
+    asked, asked_labels = torch.randn(9, 4, dtype=torch.float64), torch.randint(0, 3, (9,))
+    torch.testing.assert_close(
+        support_loss(support, labels, 3), F.cross_entropy(by_hand(support, labels, support, 3), labels)
+    )
+    torch.testing.assert_close(
+        query_loss(support, labels, asked, asked_labels, 3),
+        F.cross_entropy(by_hand(support, labels, asked, 3), asked_labels),
+    )
+
+
+def test_padding_changes_neither_loss_nor_gradient() -> None:
+    labels = torch.tensor([0, 0, 1, 1, 1])
+    features = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
+    weights = torch.tensor([1.0, 1, 1, 1, 1, 0, 0, 0])
+    padded = torch.cat([features, 100 * torch.randn(3, 4, dtype=torch.float64)])
+    padded_labels = torch.cat([labels, torch.tensor([0, 1, 1])])
+    plain = support_loss(features, labels, 2)
+    loss = support_loss(padded, padded_labels, 2, weights)
+    torch.testing.assert_close(loss, plain)
+    torch.testing.assert_close(torch.autograd.grad(loss, features), torch.autograd.grad(plain, features))
+
+
+def test_one_shot_can_only_push_classes_apart() -> None:
+    features = torch.randn(5, 4, dtype=torch.float64)
+    logits = cosine_logits(features, prototypes(features, torch.arange(5), 5))
+    torch.testing.assert_close(logits.diagonal(), torch.full((5,), 10.0, dtype=torch.float64))
+
+
+def test_accuracy_counts() -> None:
+    logits = torch.tensor([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    assert accuracy(logits, torch.tensor([1, 0, 0, 1])).item() == 0.75
+
+
+def test_objectives_are_the_losses_of_the_networks_features() -> None:
+    problem = tiny_problem()
+    support, query = problem.task.support, problem.episode.query
+    inner = problem.features(problem.start, support.images)
+    outer = problem.features(problem.start, query.images)
+    torch.testing.assert_close(
+        inner_objective(problem.features, problem.task)(problem.start), support_loss(inner, support.labels, 3)
+    )
+    expected = query_loss(inner, support.labels, outer, query.labels, 3)
+    torch.testing.assert_close(outer_objective(problem.features, problem.episode)(problem.start), expected)
+    scored = scored_outer_objective(problem.features, problem.episode)(problem.start)
+    logits = cosine_logits(outer, prototypes(inner, support.labels, 3))
+    torch.testing.assert_close(scored.loss, expected)
+    assert scored.accuracy == accuracy(logits, query.labels)
+
+
+def test_the_inner_objective_ignores_padded_images() -> None:
+    problem = tiny_problem()
+    support = problem.task.support
+    padded = Labelled(
+        torch.cat([support.images, torch.zeros(4, 1, 2, 2, dtype=torch.float64)]),
+        torch.cat([support.labels, torch.zeros(4, dtype=torch.int64)]),
+    )
+    weights = torch.cat([torch.ones(12), torch.zeros(4)])
+    torch.testing.assert_close(
+        inner_objective(problem.features, Task(padded, 3), weights)(problem.start),
+        inner_objective(problem.features, problem.task)(problem.start),
+    )
+
+
+@pytest.mark.parametrize("domain", range(4))
+def test_the_classifiers_loss_is_cross_entropy_plus_the_auxiliary(domain: int) -> None:
+    logits = torch.randn(4, dtype=torch.float64)
+    expected = F.cross_entropy(logits[None], torch.tensor([domain])) + 0.1 * 3.0
+    torch.testing.assert_close(classifier_loss(logits, domain, torch.tensor(3.0), 0.1), expected)
+
+
+def test_one_domain_has_a_sigmoid_and_its_logarithm() -> None:
+    logits = torch.tensor([-1.3], dtype=torch.float64)
+    torch.testing.assert_close(task_coefficients(logits), torch.sigmoid(logits))
+    zero = torch.zeros((), dtype=torch.float64)
+    torch.testing.assert_close(classifier_loss(logits, 0, zero), -torch.sigmoid(logits[0]).log())
+
+
+def test_several_domains_share_one() -> None:
+    logits = torch.randn(8, dtype=torch.float64)
+    coefficients = task_coefficients(logits)
+    torch.testing.assert_close(coefficients.sum().item(), 1.0)
+    torch.testing.assert_close(coefficients, torch.softmax(logits, 0))
