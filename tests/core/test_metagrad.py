@@ -1,5 +1,6 @@
 import gc
 import math
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -341,28 +342,33 @@ def test_nothing_is_left_behind_over_a_hundred_calls(order: int) -> None:
     assert all(param.grad is None for param in problem.start.values())
 
 
-class Held:
-    """A tensor saved for the backward pass; tells when it is let go."""
+class Meter:
+    """Counts the bytes that autograd keeps for backward passes."""
 
-    now = 0
-    peak = 0
+    def __init__(self) -> None:
+        self.now = self.peak = 0
 
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-        self.size = tensor.numel() * tensor.element_size()
-        Held.now += self.size
-        Held.peak = max(Held.peak, Held.now)
+    def pack(self, tensor: Tensor) -> tuple[Tensor, object]:
+        size = tensor.numel() * tensor.element_size()
+        self.now += size
+        self.peak = max(self.peak, self.now)
+        token = Token()
+        weakref.finalize(token, self._free, size)
+        return tensor, token
 
-    def __del__(self) -> None:
-        Held.now -= self.size
+    def _free(self, size: int) -> None:
+        self.now -= size
 
 
-def peak_of_saved_bytes(work: Callable[[], object]) -> int:
-    Held.now = Held.peak = 0
-    with torch.autograd.graph.saved_tensors_hooks(Held, lambda held: held.tensor):
+class Token:
+    """Dies with the saved tensor that it accompanies."""
+
+
+def saved_bytes(work: Callable[[], object]) -> Meter:
+    meter = Meter()
+    with torch.autograd.graph.saved_tensors_hooks(meter.pack, lambda packed: packed[0]):
         work()
-    assert Held.now == 0
-    return Held.peak
+    return meter
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -371,12 +377,14 @@ def test_memory_for_graphs_does_not_depend_on_the_number_of_steps(order: int) ->
     of = objectives(problem)
 
     def ours(steps: int) -> int:
-        return peak_of_saved_bytes(
+        meter = saved_bytes(
             lambda: meta_gradient(of.inner, of.outer, problem.start, None, RATES, steps, order)
         )
+        assert meter.now == 0
+        return meter.peak
 
     def naive(steps: int) -> int:
-        return peak_of_saved_bytes(lambda: unrolled(of, leaf(problem.start), None, steps, 2))
+        return saved_bytes(lambda: unrolled(of, leaf(problem.start), None, steps, 2)).peak
 
     assert ours(1) == ours(5) == ours(20) > 0
     assert naive(20) > 3 * naive(5) > 6 * naive(1)
