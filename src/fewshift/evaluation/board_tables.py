@@ -2,48 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from statistics import median
 
-from fewshift.evaluation.boards import ORACLE_MARK, ROLE_WORDS, Board, Contender
+from fewshift.evaluation.boards import ORACLE_MARK, Board, Contender
 from fewshift.evaluation.published import REGIMES, PublishedTable
 from fewshift.evaluation.statistics import Interval, competition_ranks, fractional_ranks, mean_ranks
 from fewshift.evaluation.tables import Row, Table, Value, mark_best
 
 # Label, roles. Domains of role valid_unseen served to choose things and stay out of the other averages.
 AVERAGES = (
-    ("average seen", ("seen",)),
-    ("average unseen", ("unseen",)),
-    ("average all", ("seen", "unseen")),
-    ("average valid_unseen", ("valid_unseen",)),
+    ("seen", ("seen",)),
+    ("unseen", ("unseen",)),
+    ("all", ("seen", "unseen")),
+    ("valid_unseen", ("valid_unseen",)),
 )
+AVERAGE_GROUP = "average over domains"
 
 
 def accuracy_table(board: Board) -> Table:
     """Mean ± half-width by domain, averages, and both kinds of rank."""
     columns = board.contenders
-
-    def row(label: str, group: str, value: Callable[[Contender], Interval | None]) -> Row:
-        return Row(label, mark_best(_percent(value(c)) for c in columns), group)
-
-    rows = [
-        row(domain, ROLE_WORDS.get(role, role), lambda c, d=domain: board.mean(c, d))  # type: ignore[misc]
+    by_domain = [
+        Row(domain, mark_best(_percent(board.mean(c, domain)) for c in columns), role)
         for domain, role in board.roles.items()
     ]
-    for label, roles in AVERAGES:
-        domains = board.domains(*roles)
-        needless = label == "average all" and not (board.domains("seen") and board.domains("unseen"))
-        if domains and not needless:
-            rows.append(row(label, "averages", lambda c, d=domains: board.average(c, d)))  # type: ignore[misc]
-    rows += _rank_rows(board)
+    averages = [
+        Row(label, mark_best(_percent(board.average(c, domains)) for c in columns), AVERAGE_GROUP)
+        for label, domains in _averaged(board)
+    ]
     return Table(
         title="Accuracy, %",
         corner="domain",
         head=tuple(board.labels[c] for c in columns),
-        rows=tuple(rows),
+        rows=(*by_domain, *averages, *_rank_rows(board)),
         notes=_accuracy_notes(board),
         kind="accuracy",
     )
+
+
+def _averaged(board: Board) -> list[tuple[str, list[str]]]:
+    """The averages that say something here, with their domains."""
+    found = [(label, board.domains(*roles)) for label, roles in AVERAGES]
+    both = board.domains("seen") and board.domains("unseen")
+    return [(label, domains) for label, domains in found if domains and (both or label != "all")]
 
 
 def _percent(found: Interval | None, signed: bool = False) -> Value | None:
@@ -67,9 +68,9 @@ def _rank_rows(board: Board) -> list[Row]:
         Row(
             label,
             tuple(Value(ranks[c], n=len(domains)) if c in ranks else None for c in board.contenders),
-            "ranks",
+            "average rank",
         )
-        for label, ranks in (("rank, competition", competition), ("rank, fractional", fractional))
+        for label, ranks in (("competition", competition), ("fractional", fractional))
     ]
 
 
@@ -83,6 +84,10 @@ def _accuracy_notes(board: Board) -> tuple[str, ...]:
             "ranks are averages over domains: competition ranks compare means at one decimal and ties share "
             "the best (as papers print them); fractional ranks tie what intervals cannot tell apart "
             "(Meta-Dataset's leaderboard)"
+        )
+    if board.domains("valid_unseen"):
+        notes.append(
+            "valid_unseen domains served to choose settings and are in no other average, and in no rank"
         )
     if any(c.oracle for c in board.contenders):
         notes.append(
@@ -98,17 +103,13 @@ def difference_table(board: Board, baseline: Contender) -> Table:
         Row(
             domain,
             tuple(_percent(board.difference(c, baseline, domain), signed=True) for c in others),
-            ROLE_WORDS.get(role, role),
+            role,
         )
         for domain, role in board.roles.items()
     ]
-    for label, roles in AVERAGES:
-        domains = board.domains(*roles)
-        if domains:
-            cells = tuple(
-                _percent(board.average_difference(c, baseline, domains), signed=True) for c in others
-            )
-            rows.append(Row(label, cells, "averages"))
+    for label, domains in _averaged(board):
+        cells = tuple(_percent(board.average_difference(c, baseline, domains), signed=True) for c in others)
+        rows.append(Row(label, cells, AVERAGE_GROUP))
     return Table(
         title=f"Difference to {board.labels[baseline]}, percentage points, task by task",
         corner="domain",
@@ -158,9 +159,9 @@ def published_table(table: PublishedTable) -> Table:
         )
         for domain, numbers in table.numbers.items()
     ]
-    for label, seen in (("average seen", True), ("average unseen", False), ("average all", None)):
+    for label, seen in (("seen", True), ("unseen", False), ("all", None)):
         cells = tuple(Value(table.average(i, seen)) for i in range(len(table.columns)))
-        rows.append(Row(label, cells, "averages"))
+        rows.append(Row(label, cells, AVERAGE_GROUP))
     used = {column.regime for column in table.columns}
     notes = [f"[{marks[regime]}] {regime}: {words}" for regime, words in REGIMES.items() if regime in used]
     by_note: dict[str, list[str]] = {}

@@ -15,12 +15,6 @@ ROLES = (
     "unseen",
     "valid_unseen",
 )  # in the order of printing; valid_unseen is in no average but its own
-ROLE_WORDS = {
-    "seen": "seen (trained on)",
-    "unseen": "unseen",
-    "valid_unseen": "valid_unseen (for choosing; in no other average)",
-    "unknown": "role not stated",
-}
 ORACLE_MARK = "°"
 
 

@@ -20,9 +20,10 @@ class Section:
 
     title: str
     facts: tuple[tuple[str, str], ...]
-    tables: tuple[Table, ...]
+    tables: tuple[Table, ...]  # accuracy, one of differences for each baseline, cost
     warnings: tuple[str, ...]
     board: Board
+    baselines: tuple[Contender, ...]
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Report:
             parts += [f"> {warning}" for warning in section.warnings]
             parts += [markdown(table) for table in section.tables]
         if self.published:
-            parts += ["## Published numbers", _PUBLISHED_NOTE, *map(markdown, self.published)]
+            parts += ["## Published numbers", PUBLISHED_NOTE, *map(markdown, self.published)]
         return "\n\n".join(parts) + "\n"
 
     def latex(self) -> str:
@@ -55,7 +56,7 @@ class Report:
         return csv_text(rows)
 
 
-_PUBLISHED_NOTE = (
+PUBLISHED_NOTE = (
     "Meta-Dataset's own domains, other runs, other tasks: to be read beside the numbers above, "
     "not in one column with them."
 )
@@ -75,16 +76,13 @@ def make_report(
 
 def section_of(board: Board, baselines: Sequence[str] | None = None) -> Section:
     """A board's facts, tables and warnings."""
-    against = _baselines(board, baselines)
-    tables = (
-        accuracy_table(board),
-        *(difference_table(board, baseline) for baseline in against if len(board.contenders) > 1),
-        cost_table(board),
-    )
-    return Section(board.tasks.words(), facts(board), tables, warnings(board), board)
+    against = _baselines(board, baselines) if len(board.contenders) > 1 else ()
+    differences = (difference_table(board, baseline) for baseline in against)
+    tables = (accuracy_table(board), *differences, cost_table(board))
+    return Section(board.tasks.words(), facts(board), tables, warnings(board), board, against)
 
 
-def _baselines(board: Board, wanted: Sequence[str] | None) -> list[Contender]:
+def _baselines(board: Board, wanted: Sequence[str] | None) -> tuple[Contender, ...]:
     methods = [c.method for c in board.contenders]
     unknown = [name for name in wanted or () if name not in methods]
     if unknown:
@@ -93,4 +91,4 @@ def _baselines(board: Board, wanted: Sequence[str] | None) -> list[Contender]:
             f"{', '.join(dict.fromkeys(methods))}"
         )
     names = wanted or [name for name in ("tsa", "gd") if name in methods] or methods[:1]
-    return [c for name in names for c in board.contenders if c.method == name]
+    return tuple(c for name in names for c in board.contenders if c.method == name)

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of a table; a rule is drawn where `group` changes."""
+    """A line of a table; rows of one `group` stand under its name."""
 
     label: str
     cells: tuple[Value | None, ...]
@@ -58,10 +59,19 @@ def mark_best(cells: Iterable[Value | None]) -> tuple[Value | None, ...]:
     return tuple(c and replace(c, strong=round(c.mean, c.decimals) == best) for c in cells)
 
 
+def by_group(table: Table) -> list[tuple[str, list[Row]]]:
+    """The rows under the names of their groups, in order."""
+    return [(group, list(rows)) for group, rows in groupby(table.rows, key=lambda row: row.group)]
+
+
 def markdown(table: Table) -> str:
     """The table in GitHub's Markdown, columns aligned so that it reads well in a terminal too."""
-    body = [[row.label, *(_markdown_cell(cell) for cell in row.cells)] for row in table.rows]
     head = [table.corner, *table.head]
+    body = []
+    for group, rows in by_group(table):
+        if group:
+            body.append([f"*{group}*", *("" for _ in table.head)])
+        body += [[row.label, *(_markdown_cell(cell) for cell in row.cells)] for row in rows]
     lines = [[_escape_pipes(text) for text in line] for line in [head, *body]]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
 
@@ -122,12 +132,13 @@ def latex(table: Table) -> str:
         r"\hline",
         " & ".join(escape_latex(text) for text in [table.corner, *table.head]) + r" \\",
     ]
-    group = None
-    for row in table.rows:
-        if row.group != group:
-            lines.append(r"\hline")
-            group = row.group
-        lines.append(" & ".join([escape_latex(row.label), *map(_latex_cell, row.cells)]) + r" \\")
+    for group, rows in by_group(table):
+        lines.append(r"\hline")
+        if group:
+            lines.append(
+                rf"\multicolumn{{{len(table.head) + 1}}}{{l}}{{\textit{{{escape_latex(group)}}}}} \\"
+            )
+        lines += [" & ".join([escape_latex(r.label), *map(_latex_cell, r.cells)]) + r" \\" for r in rows]
     return "\n".join([*lines, r"\hline", r"\end{tabular}", r"\end{table}"])
 
 

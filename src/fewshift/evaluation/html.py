@@ -1,0 +1,171 @@
+"""The report as one page that asks for nothing from outside: no script, no font, no picture but its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from fewshift import __version__
+from fewshift.evaluation.boards import Board, Contender
+from fewshift.evaluation.page_style import STYLE
+from fewshift.evaluation.report import PUBLISHED_NOTE, Report, Section
+from fewshift.evaluation.svg import Curve, Group, bars, curves, forest, heat_map
+from fewshift.evaluation.tables import Table, Value, by_group
+
+
+def page(report: Report, title: str = "Few-shot results") -> str:
+    """The whole page."""
+    body = [f"<h1>{escape(title)}</h1>", *(_section(section) for section in report.sections)]
+    if report.published:
+        tables = "".join(map(_table, report.published))
+        body.append(
+            f"<section><h2>Published numbers</h2><p class=warn>{escape(PUBLISHED_NOTE)}</p>{tables}</section>"
+        )
+    body.append(
+        f"<footer>made by fewshift {__version__} from result lines; nothing here was computed anew</footer>"
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title>'
+        f"<style>{STYLE}</style></head>\n<body><main>\n" + "\n".join(body) + "\n</main></body></html>\n"
+    )
+
+
+def _section(section: Section) -> str:
+    board = section.board
+    accuracy, *middle, cost = section.tables
+    parts = [f"<section><h2>{escape(section.title)}</h2>", _facts(section.facts)]
+    parts += [f"<p class=warn>{escape(warning)}</p>" for warning in section.warnings]
+    parts += [_table(accuracy), _legend(board), _accuracy_chart(board)]
+    for baseline, table in zip(section.baselines, middle, strict=True):
+        parts += [_table(table), _difference_chart(board, baseline)]
+    parts += [_coefficients(board, contender) for contender in board.contenders]
+    parts += [_curves(board), _table(cost), "</section>"]
+    return "\n".join(part for part in parts if part)
+
+
+def _facts(facts: Iterable[tuple[str, str]]) -> str:
+    items = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(words)}</dd></div>" for name, words in facts)
+    return f"<dl>{items}</dl>"
+
+
+def _legend(board: Board, contenders: Sequence[Contender] | None = None) -> str:
+    keys = [
+        f'<span><i class="key fill{i % 8}"></i>{escape(board.labels[c])}</span>'
+        for i, c in enumerate(board.contenders)
+        if contenders is None or c in contenders
+    ]
+    return f"<p class=legend>{''.join(keys)}</p>"
+
+
+def _table(table: Table) -> str:
+    head = "".join(f"<th>{escape(word)}</th>" for word in table.head)
+    body = []
+    for group, rows in by_group(table):
+        if group:
+            blank = f'<td colspan="{len(table.head)}"></td>'
+            body.append(f'<tr class="group"><th>{escape(group)}</th>{blank}</tr>')
+        for row in rows:
+            cells = "".join(f"<td>{_cell(cell)}</td>" for cell in row.cells)
+            body.append(f"<tr><th>{escape(row.label)}</th>{cells}</tr>")
+    notes = "".join(f"<p class=note>{escape(note)}</p>" for note in table.notes)
+    return (
+        f"<h3>{escape(table.title)}</h3><div class=wide><table><thead><tr><th>{escape(table.corner)}</th>"
+        f"{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>{notes}"
+    )
+
+
+def _cell(cell: Value | None) -> str:
+    if cell is None:
+        return "–"
+    mean, _, half = cell.text().replace("-", "−").partition(" ± ")
+    words = f"<b>{mean}</b>" if cell.strong else mean
+    return f"{words}<small> ± {half}</small>" if half else words
+
+
+def _by_role(board: Board) -> list[tuple[str, list[str]]]:
+    roles = dict.fromkeys(board.roles.values())
+    return [(role, board.domains(role)) for role in roles]
+
+
+def _accuracy_chart(board: Board) -> str:
+    groups = [
+        Group(heading, [(domain, [board.mean(c, domain) for c in board.contenders]) for domain in domains])
+        for heading, domains in _by_role(board)
+    ]
+    return bars(groups, [board.labels[c] for c in board.contenders], "Accuracy by domain with 95 % intervals")
+
+
+def _difference_chart(board: Board, baseline: Contender) -> str:
+    others = [c for c in board.contenders if c != baseline]
+    groups = [
+        Group(
+            heading,
+            [
+                *((d, [board.difference(c, baseline, d) for c in others]) for d in domains),
+                ("average", [board.average_difference(c, baseline, domains) for c in others]),
+            ],
+        )
+        for heading, domains in _by_role(board)
+    ]
+    colours = [board.contenders.index(c) for c in others]
+    label = f"Paired differences to {board.labels[baseline]} with 95 % intervals"
+    return _legend(board, others) + forest(groups, [board.labels[c] for c in others], colours, label)
+
+
+def _coefficients(board: Board, contender: Contender) -> str:
+    """Where the contender's preconditioner came from: test domain by training domain, mean over tasks."""
+    rows: list[tuple[str, list[float]]] = []
+    rules: list[int] = []
+    sources: list[str] = []
+    for _, domains in _by_role(board):
+        rules.append(len(rows))
+        for domain in domains:
+            found = [s.notes.get("coefficients") for s in board.cells[contender].get(domain, {}).values()]
+            shares = [f for f in found if isinstance(f, dict) and f]
+            if shares:
+                sources = sources or list(shares[0])
+                rows.append((domain, [sum(s.get(k, 0.0) for s in shares) / len(shares) for k in sources]))
+    if not rows:
+        return ""
+    title = f"Task coefficients of {board.labels[contender]}"
+    return (
+        f"<h3>{escape(title)}</h3><p class=note>rows: the task's domain; columns: the training domain whose "
+        f"preconditioner is blended in; mean over tasks</p>{heat_map(rows, sources, rules, title)}"
+    )
+
+
+def _curves(board: Board) -> str:
+    """Support loss against step: thick the mean over a role's domains, thin the domains."""
+    panels = []
+    shown: list[Contender] = []
+    for heading, domains in _by_role(board):
+        inside: list[Curve] = []
+        for i, contender in enumerate(board.contenders):
+            means = {d: m for d in domains if (m := _mean_losses(board, contender, d))}
+            if not means:
+                continue
+            shown.append(contender)
+            label = board.labels[contender]
+            inside += [Curve(values, i, f"{label} on {d}", faint=True) for d, values in means.items()]
+            inside.append(Curve(_mean(list(means.values())), i, f"{label}, mean over domains"))
+        if inside:
+            panels.append((heading, sorted(inside, key=lambda curve: not curve.faint)))
+    if not panels:
+        return ""
+    return (
+        "<h3>Adaptation: support loss against step</h3><p class=note>the first tasks of each domain; thin: a "
+        f"domain, thick: the mean over domains</p>{_legend(board, shown)}"
+        f"{curves(panels, 'Support loss by step')}"
+    )
+
+
+def _mean_losses(board: Board, contender: Contender, domain: str) -> list[float]:
+    kept = [s.notes.get("losses") for s in board.cells[contender].get(domain, {}).values()]
+    whole = [k for k in kept if isinstance(k, list) and k and all(isinstance(v, int | float) for v in k)]
+    return _mean(whole) if whole else []
+
+
+def _mean(lists: Sequence[Sequence[float]]) -> list[float]:
+    return [sum(column) / len(column) for column in zip(*lists, strict=False)]
