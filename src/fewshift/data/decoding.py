@@ -52,8 +52,15 @@ def open_picture(encoded: bytes, where: str) -> Image.Image:
     if opener is None:
         what = "an empty file" if not encoded else "no picture, whatever its name says"
         raise DataError(f"{where}: this is {what}: replace it by a {READABLE} file or take it out")
+    if opener is WebPImageFile:
+        _check_size(_webp_size(encoded), where)  # its plugin makes room for the canvas as soon as it opens
     picture = opener(io.BytesIO(encoded))
-    width, height = picture.size
+    _check_size(picture.size, where)
+    return picture
+
+
+def _check_size(size: tuple[int, int], where: str) -> None:
+    width, height = size
     if width < 1 or height < 1:
         raise DataError(f"{where}: the picture is {width} x {height} pixels: replace it or take it out")
     if width * height > MAX_PIXELS:
@@ -61,7 +68,18 @@ def open_picture(encoded: bytes, where: str) -> Image.Image:
             f"{where}: {width:,} x {height:,} pixels are over the limit of {MAX_PIXELS // 10**6} million: "
             "make the picture smaller first"
         )
-    return picture
+
+
+def _webp_size(encoded: bytes) -> tuple[int, int]:
+    """Width and height from the first 30 bytes of a WebP file, in its three dialects."""
+    kind, head = encoded[12:16], encoded[20:30]
+    if kind == b"VP8X":
+        return int.from_bytes(head[4:7], "little") + 1, int.from_bytes(head[7:10], "little") + 1
+    if kind == b"VP8L":
+        bits = int.from_bytes(head[1:5], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    width, height = int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little")
+    return max(width & 0x3FFF, 1), max(height & 0x3FFF, 1)  # zero is for the plugin to refuse
 
 
 def _opener(encoded: bytes) -> Callable[[io.BytesIO], Image.Image] | None:

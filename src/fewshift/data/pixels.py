@@ -7,18 +7,18 @@ published weights expect: antialiased, any size, perhaps a centre crop, mean and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
 from fewshift.data.decoding import MAX_PIXELS, decode
 from fewshift.data.domain import Pixels
+from fewshift.data.resize import Floats, resize_aligned
 
 __all__ = [
     "IMAGENET_MEAN",
@@ -35,6 +35,7 @@ __all__ = [
 Channels: TypeAlias = tuple[float, float, float]
 IMAGENET_MEAN: Channels = (0.485, 0.456, 0.406)
 IMAGENET_STD: Channels = (0.229, 0.224, 0.225)
+PLANES_AT_ONCE = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,36 +88,49 @@ def practical(
 
 def prepare(images: Sequence[Pixels], rule: PixelRule) -> Tensor:  # (n, 3, size, size) float32
     """The images as the network reads them; no result depends on the other images of the batch."""
-    out = torch.empty((len(images), 3, rule.size, rule.size))
-    if rule.kind == "practical":
-        for place, image in enumerate(images):
-            resized = torch.from_numpy(_resize_antialiased(image, rule))
-            out[place] = resized.permute(2, 0, 1)
-        return _normalise(out, rule)
+    out = np.empty((len(images), 3, rule.size, rule.size), np.float32)  # numpy asks for huge pages, torch not
+    scale = np.array([1 / (255 * s) for s in rule.std], np.float32)[:, None, None]
+    shift = np.array([m / s for m, s in zip(rule.mean, rule.std, strict=True)], np.float32)[:, None, None]
+    if len(set(rule.std)) == len(set(rule.mean)) == 1:
+        scale, shift = scale[:1], shift[:1]  # then grey may stay one plane until it is copied out
+    resize = _protocol_values if rule.kind == "protocol" else _practical_values
+    for places in _together(images):
+        values = resize([images[place] for place in places], rule)
+        if len(scale) == values.shape[1] or len(scale) == 1:
+            values *= scale
+            values -= shift
+        else:
+            values = values * scale - shift
+        out[places] = values
+    return torch.from_numpy(out)
+
+
+def _together(images: Sequence[Pixels]) -> Iterator[list[int]]:
+    """Places of images of one shape, few enough that their work stays inside the processor's cache."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for place, image in enumerate(images):
         groups.setdefault(image.shape, []).append(place)
-    for places in groups.values():
-        for place in places:
-            out[place] = _resize_aligned(images[place], rule.size)
+    for shape, places in groups.items():
+        at_once = max(1, PLANES_AT_ONCE // shape[2])
+        for start in range(0, len(places), at_once):
+            yield places[start : start + at_once]
+
+
+def _protocol_values(images: Sequence[Pixels], rule: PixelRule) -> Floats:  # (k, c, size, size)
+    height, width, channels = images[0].shape
+    planes = np.empty((len(images), channels, height, width), np.uint8)
+    for plane, image in zip(planes, images, strict=True):
+        plane[...] = image.transpose(2, 0, 1)
+    values = resize_aligned(planes.reshape(-1, height, width), rule.size)
     if rule.rounded:
-        out.round_()
-    return _normalise(out, rule)
+        np.rint(values, out=values)
+    return values.reshape(len(images), channels, rule.size, rule.size)
 
 
-def _resize_aligned(image: Pixels, size: int) -> Tensor:  # (c, size, size)
-    planes = torch.from_numpy(image.copy()).permute(2, 0, 1).float().contiguous()
-    if image.shape[:2] == (size, size):
-        return planes
-    return F.interpolate(planes[None], size=(size, size), mode="bilinear", align_corners=True)[0]
-
-
-def _normalise(values: Tensor, rule: PixelRule) -> Tensor:
-    if rule.mean == rule.std == (0.5, 0.5, 0.5):
-        return values.mul_(2 / 255).sub_(1)
-    scale = torch.tensor([1 / (255 * s) for s in rule.std])
-    shift = torch.tensor([m / s for m, s in zip(rule.mean, rule.std, strict=True)])
-    return values.mul_(scale[:, None, None]).sub_(shift[:, None, None])
+def _practical_values(images: Sequence[Pixels], rule: PixelRule) -> Floats:  # (k, c, size, size)
+    return np.stack([_resize_antialiased(image, rule).transpose(2, 0, 1) for image in images]).astype(
+        np.float32
+    )
 
 
 def _resize_antialiased(image: Pixels, rule: PixelRule) -> Pixels:  # (size, size, c)
