@@ -1,0 +1,219 @@
+"""Rows in, tables out."""
+
+import csv
+import io
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from fewshift.errors import DataError, FewshiftError
+from fewshift.evaluation.boards import gather
+from fewshift.evaluation.html import page
+from fewshift.evaluation.report import Report, make_report
+from fewshift.evaluation.scores import Read
+
+MakeReads = Callable[..., list[Read]]
+
+TABLE = {
+    ("ncc", "birds"): [0.50, 0.60],
+    ("tsa", "birds"): [0.60, 0.70],
+    ("tsp", "birds"): [0.60, 0.80],
+    ("ncc", "u_mnist"): [0.80, 0.80],
+    ("tsa", "u_mnist"): [0.80, 0.90],
+    ("tsp", "u_mnist"): [0.90, 1.00],
+    ("ncc", "v_leaves"): [0.10, 0.10],
+    ("tsa", "v_leaves"): [0.30, 0.30],
+    ("tsp", "v_leaves"): [0.20, 0.20],
+}
+
+
+def cells(report: Report, kind: str) -> dict[tuple[str, str, str], tuple[float, float | None, int | None]]:
+    """(group, row, column) -> mean, half-width, n, from the CSV face."""
+    rows = list(csv.DictReader(io.StringIO(report.csv())))
+    return {
+        (r["group"], r["row"], r["column"]): (
+            float(r["mean"]),
+            float(r["half_width"]) if r["half_width"] else None,
+            int(r["n"]) if r["n"] else None,
+        )
+        for r in rows
+        if r["table"] == kind
+    }
+
+
+def test_means_averages_and_ranks_by_hand(make_reads: MakeReads) -> None:
+    got = cells(make_report(make_reads(TABLE)), "accuracy")
+    assert got["seen", "birds", "tsp"] == (70.0, pytest.approx(196 * 0.1 / 2**0.5, abs=1e-4), 2)
+    mean, half, domains = got["average over domains", "all", "tsp"]
+    assert mean == 82.5  # (70 + 95) / 2: valid_unseen is not in it
+    assert domains == 2
+    # half-widths 0.1·1.96/√2 and 0.05·1.96/√2 add in squares, over two domains
+    assert half == pytest.approx(196 / 2**0.5 * (0.1**2 + 0.05**2) ** 0.5 / 2, abs=1e-4)
+    assert got["average over domains", "unseen", "ncc"][:2] == (80.0, 0.0)
+    assert got["average over domains", "valid_unseen", "tsa"][0] == 30.0
+    ranks = {m: got["average rank", "competition", m][0] for m in ("ncc", "tsa", "tsp")}
+    assert ranks == {"tsp": 1.0, "tsa": 2.0, "ncc": 3.0}
+
+
+def test_paired_differences_by_hand(make_reads: MakeReads) -> None:
+    report = make_report(make_reads(TABLE), ["tsa"])
+    got = cells(report, "difference to tsa")
+    assert got["seen", "birds", "tsp"] == (5.0, pytest.approx(196 * 0.05 / 2**0.5, abs=1e-4), 2)  # 0 and 10
+    assert got["unseen", "u_mnist", "tsp"] == (10.0, pytest.approx(0.0, abs=1e-6), 2)
+    assert got["average over domains", "all", "tsp"][0] == 7.5
+    assert got["valid_unseen", "v_leaves", "ncc"][0] == -20.0
+    assert ("seen", "birds", "tsa") not in got
+
+
+def test_baselines_default_to_tsa_and_gd_and_unknown_ones_are_named(make_reads: MakeReads) -> None:
+    reads = make_reads({**TABLE, ("gd", "birds"): [0.5, 0.5]})
+    kinds = [t.kind for t in make_report(reads).sections[0].tables]
+    assert kinds == ["accuracy", "difference to tsa", "difference to gd", "cost"]
+    assert make_report(make_reads({("a", "birds"): [0.1]})).sections[0].tables[-1].kind == "cost"
+    with pytest.raises(FewshiftError, match=r"no results of the baseline 'ta2'.*ncc, tsa, tsp"):
+        make_report(make_reads(TABLE), ["ta2"])
+
+
+def test_markdown_marks_the_best_and_says_what_the_numbers_are(make_reads: MakeReads) -> None:
+    reads = make_reads(TABLE, oracle=True)
+    text = make_report(reads).markdown()
+    (birds,) = (line for line in text.splitlines() if line.startswith("| birds ") and "55.0" in line)
+    assert [cell.strip() for cell in birds.split("|")[2:-1]] == [
+        "55.0 ± 6.9",
+        "65.0 ± 6.9",
+        "**70.0 ± 13.9**",
+    ]
+    assert re.search(r"\| domain +\| +ncc° \| +tsa° \| +tsp° \|", text)
+    for word in (
+        "protocol: varying",
+        "pixels: protocol-84",
+        "tasks: 2 a domain, seed 0",
+        "kit: small (f00d)",
+    ):
+        assert word in text
+    assert "seen/unseen oracle: used by ncc°, tsa°, tsp°" in text
+    assert "° used the oracle" in text
+    assert "used by no method" in make_report(make_reads(TABLE)).markdown()
+
+
+def test_latex_escapes_and_rules(make_reads: MakeReads) -> None:
+    text = make_report(make_reads(TABLE, oracle=True)).latex()
+    assert r"u\_mnist & 80.0\,$\pm$\,0.0 & 85.0\,$\pm$\,6.9 & \textbf{95.0\,$\pm$\,6.9} \\" in text
+    assert r"\multicolumn{4}{l}{\textit{valid\_unseen}} \\" in text
+    assert r"tsp$^\circ$" in text
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 3
+    assert text.count("{") == text.count("}")
+
+
+def test_one_method_needs_no_differences_and_no_ranks(make_reads: MakeReads) -> None:
+    report = make_report(make_reads({("ncc", "birds"): [0.5, 0.7]}))
+    assert [t.kind for t in report.sections[0].tables] == ["accuracy", "cost"]
+    assert "rank" not in report.markdown()
+    assert "**60.0" not in report.markdown()  # the best of one is no news
+
+
+def test_oracle_and_no_oracle_are_two_columns(make_reads: MakeReads) -> None:
+    with_oracle = make_reads({("tsp", "birds"): [0.5, 0.6]}, oracle=True)
+    without = make_reads({("tsp", "birds"): [0.4, 0.5]}, oracle=False, revealed=False)
+    (board,) = gather([*with_oracle, *without])
+    assert sorted(board.labels.values()) == ["tsp", "tsp°"]
+
+
+def test_kits_are_columns_when_there_are_several(make_reads: MakeReads) -> None:
+    one = make_reads({("tsp", "birds"): [0.5, 0.6], ("ncc", "birds"): [0.5, 0.6]})
+    two = make_reads({("tsp", "birds"): [0.6, 0.6]}, kit="other", fingerprint="beef")
+    (board,) = gather([*one, *two])
+    assert list(board.labels.values()) == ["tsp @small", "ncc", "tsp @other"]
+    same_name = make_reads({("tsp", "birds"): [0.6, 0.6]}, fingerprint="beef")
+    (board,) = gather([*one, *same_name])
+    assert len(set(board.labels.values())) == 3
+
+
+def test_other_tasks_are_another_section(make_reads: MakeReads) -> None:
+    reads = [*make_reads(TABLE), *make_reads(TABLE, seed=1), *make_reads(TABLE, protocol="one-shot")]
+    report = make_report(reads)
+    assert [s.title for s in report.sections] == [
+        "varying, test classes, seed 0, protocol-84",
+        "varying, test classes, seed 1, protocol-84",
+        "one-shot, test classes, seed 0, protocol-84",
+    ]
+    assert page(report).count("<section>") == 3
+
+
+def test_contradictions_are_refused_with_both_places(make_reads: MakeReads) -> None:
+    reads = make_reads({("ncc", "birds"): [0.5]})
+    (again,) = make_reads({("ncc", "birds"): [0.5]})
+    assert gather([*reads, again])[0].repeated == 1
+    (other,) = make_reads({("ncc", "birds"): [0.6]})
+    with pytest.raises(DataError, match=r"b:9: ncc on birds task 0 has another accuracy than at rows:1"):
+        gather([*reads, Read(other.score, "b:9")])
+    (moved,) = make_reads({("ncc", "birds"): [0.5]}, spec="zzzz")
+    with pytest.raises(DataError, match=r"b:9: birds held other classes or images than at rows:1"):
+        gather([*reads, Read(moved.score, "b:9")])
+    (unseen,) = make_reads({("ncc", "birds"): [0.5]}, role="unseen", seen=False)
+    with pytest.raises(DataError, match="birds is unseen here and seen at rows:1"):
+        gather([*reads, Read(unseen.score, "b:9")])
+
+
+def test_gaps_and_failures_are_said(make_reads: MakeReads) -> None:
+    reads = make_reads({("ncc", "birds"): [0.5, 0.5, 0.5], ("tsp", "birds"): [0.5]})
+    reads += make_reads(
+        {("gd", "birds"): [0.0, 0.0, 0.0]}, failure="all 50 queries have logits that are not finite"
+    )
+    text = make_report(reads).markdown()
+    assert "not finished: of 3 tasks on birds there are tsp 1" in text
+    assert "gd failed on 3 tasks (birds 0, birds 1, birds 2)" in text
+
+
+def test_no_rows_is_an_error_with_a_way_out() -> None:
+    with pytest.raises(FewshiftError, match="fewshift evaluate"):
+        make_report([])
+
+
+def test_published_numbers_stand_in_tables_of_their_own(make_reads: MakeReads) -> None:
+    # domain names that md-mini and Meta-Dataset share must not bring their numbers together
+    report = make_report(make_reads({("tsa", "omniglot"): [0.5, 0.6]}), with_published=True)
+    assert [t.title for t in report.published] == [
+        "Published, multi-domain (trained on 8), varying way and shot",
+        "Published, single-domain (trained on ImageNet), varying way and shot",
+    ]
+    assert report.sections[0].tables[0].head == ("tsa",)
+    text = report.markdown()
+    assert "TSA [b]" in text
+    assert "TSA README [a]" in text
+    assert "tri-M, FLUTE: the paper's table has the headers of FLUTE and tri-M the wrong way round" in text
+    one_shot = make_report(make_reads(TABLE, protocol="one-shot"), with_published=True)
+    assert "[b] unshuffled" in one_shot.markdown()
+    assert make_report(make_reads(TABLE, protocol="free:way=5"), with_published=True).published == ()
+
+
+def notes_of(reads: list[Read]) -> list[Read]:
+    """The rows as TSP writes them, with coefficients and a loss curve."""
+    notes = {"coefficients": {"birds": 0.75, "cars": 0.25}, "losses": [2.0, 1.0, 0.5]}
+    return [Read(replace(r.score, notes=notes), r.where) for r in reads]
+
+
+def test_the_page_is_whole_and_asks_nothing_from_outside(make_reads: MakeReads) -> None:
+    reads = notes_of(make_reads({**TABLE, ("<tsp & co>", "birds"): [0.5, 0.6]}))
+    text = page(make_report(reads, with_published=True))
+    assert text.startswith("<!doctype html>")
+    for outside in ("http:", "https:", "//", "<script", "<link", "<img", "@import", "url("):
+        assert outside not in text
+    assert "&lt;tsp &amp; co&gt;" in text
+    assert "<tsp" not in text
+    charts = re.findall(r'<svg [^>]*aria-label="([^"]+)"', text)
+    assert charts[0] == "Accuracy by domain with 95 % intervals"
+    assert "Paired differences to tsa with 95 % intervals" in charts
+    assert "Task coefficients of tsp" in charts
+    assert "Support loss by step" in charts
+    for tag in ("svg", "g", "table", "section", "tr", "text"):
+        assert len(re.findall(rf"<{tag}[ >]", text)) == text.count(f"</{tag}>"), tag
+    assert "prefers-color-scheme:dark" in text
+    assert "nan" not in re.sub(r"<style>.*</style>", "", text, flags=re.S)
+
+
+def test_the_page_does_without_notes(make_reads: MakeReads) -> None:
+    text = page(make_report(make_reads({("ncc", "birds"): [0.5]})))
+    assert text.count("<svg") == 1
