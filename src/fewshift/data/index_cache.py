@@ -1,0 +1,154 @@
+"""The index of a records folder: where every record of every class starts.
+
+Built once and kept in one file beside the records or, where that folder cannot be written, in the user's
+cache folder. A class file whose size or time of change is not what it was is scanned again.
+
+The file is a row of little-endian 64-bit numbers: a signature, the CRC-32 of all that follows, the number of
+classes, four numbers a class (size, time, checked, records), and each class's record starts and end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fewshift.data.example_batch import Places
+from fewshift.data.scan import scan_files
+from fewshift.data.scan_window import ClassFile
+from fewshift.data.user_cache import cache_folder
+from fewshift.data.whole_files import whole_file
+from fewshift.errors import DataError
+from fewshift.progress import Track, silent
+
+INDEX_FILE = "fewshift-index.bin"
+_SIGNATURE = 0x31_58_44_49_46_53_46  # "FSFIDX1"
+_HEAD, _ROW = 3, 4
+REMEDY = "copy or convert this class again"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One class file as it was when it was scanned."""
+
+    size: int
+    modified: int
+    checked: bool  # content and labels too, not only lengths
+    bounds: Places  # (records + 1,)
+
+
+_UNKNOWN = Entry(-1, -1, False, np.zeros(1, np.int64))
+
+
+@dataclass(frozen=True)
+class RecordIndex:
+    """Class id -> its entry. The numbers stay on the disk and are mapped into memory where they are kept."""
+
+    entries: tuple[Entry, ...]
+    file: Path | None  # where it is kept, if anywhere
+
+
+def index_folder(
+    folder: Path, classes: int, *, check: bool = True, threads: int | None = None, track: Track = silent
+) -> RecordIndex:
+    """The index of 0.tfrecords, 1.tfrecords, ..: scans what is new or changed, and keeps the result."""
+    files = [class_file(folder, class_id) for class_id in range(classes)]
+    kept = next((index for place in _places(folder) if (index := load_index(place, classes))), None)
+    entries: list[Entry] = list(kept.entries) if kept else [_UNKNOWN] * classes
+    stale = [f for f, entry in zip(files, entries, strict=True) if not _is_current(entry, f.path, check)]
+    if not stale and kept:
+        return kept
+    scanned = 0
+    try:
+        for scan in scan_files(stale, check=check, threads=threads, track=track):
+            if scan.faults:
+                raise DataError(f"{scan.file.path}: {scan.describe(scan.faults[0])}: {REMEDY}")
+            entries[scan.file.class_id] = Entry(scan.size, scan.modified, check, scan.bounds)
+            scanned += 1
+    finally:  # what was read so far need not be read again, whatever happened
+        place = _save_somewhere(folder, entries) if scanned else None
+    return (load_index(place, classes) if place else None) or RecordIndex(tuple(entries), None)
+
+
+def class_file(folder: Path, class_id: int) -> ClassFile:
+    """The file of this class."""
+    return ClassFile(folder / f"{class_id}.tfrecords", class_id)
+
+
+def load_index(file: Path, classes: int) -> RecordIndex | None:
+    """The index kept in this file; None if there is none for so many classes, or it is damaged."""
+    try:
+        if file.stat().st_size < 8 * (_HEAD + _ROW * classes) or file.stat().st_size % 8:
+            return None
+        words = np.asarray(np.memmap(file, "<i8", "r"))
+        if words[0] != _SIGNATURE or words[1] != _checksum_of_file(file) or words[2] != classes:
+            return None
+    except (OSError, ValueError):
+        return None
+    table, bounds = np.split(words[_HEAD:], [_ROW * classes])
+    entries, at = [], 0
+    for size, modified, checked, records in table.reshape(-1, _ROW).tolist():
+        entries.append(Entry(size, modified, bool(checked), bounds[at : at + records + 1]))
+        at += records + 1
+    return RecordIndex(tuple(entries), file) if at == len(bounds) else None
+
+
+def save_index(file: Path, entries: Sequence[Entry]) -> None:
+    """Keep the index in this file."""
+    rows = [(e.size, e.modified, int(e.checked), len(e.bounds) - 1) for e in entries]
+    parts = [np.array([len(entries)], "<i8"), np.array(rows, "<i8").reshape(-1)]
+    parts += [entry.bounds.astype("<i8", copy=False) for entry in entries]
+    checksum = 0
+    for part in parts:
+        checksum = zlib.crc32(part.data, checksum)
+    with whole_file(file) as out:
+        for part in [np.array([_SIGNATURE, checksum], "<i8"), *parts]:
+            out.write(part.data)
+
+
+def _checksum_of_file(file: Path) -> int:
+    """Of all numbers after the checksum, read in pieces so that a large index does not fill the memory."""
+    checksum = 0
+    with file.open("rb") as stream:
+        stream.seek(16)
+        while piece := stream.read(1 << 20):
+            checksum = zlib.crc32(piece, checksum)
+    return checksum
+
+
+def _is_current(entry: Entry, path: Path, check: bool) -> bool:
+    try:
+        status = path.stat()
+    except OSError:
+        return False  # the scan will say what is wrong
+    same = (entry.size, entry.modified) == (status.st_size, status.st_mtime_ns)
+    return same and (entry.checked or not check)
+
+
+def _places(folder: Path) -> tuple[Path, Path]:
+    """Where the index may be kept: beside the records, or in the cache under the folder's path, hashed."""
+    whole = folder.resolve()
+    name = f"{whole.name}-{hashlib.sha256(str(whole).encode()).hexdigest()[:16]}.bin"
+    return folder / INDEX_FILE, cache_folder() / "index" / name
+
+
+def _save_somewhere(folder: Path, entries: Sequence[Entry]) -> Path | None:
+    for place in _places(folder):
+        if place.parent == folder and not _may_write(folder):
+            continue
+        try:
+            save_index(place, entries)
+        except OSError:
+            continue
+        return place
+    return None
+
+
+def _may_write(folder: Path) -> bool:
+    # The mode is asked as well, because the administrator may write anywhere but should not where nobody may.
+    return os.access(folder, os.W_OK) and bool(folder.stat().st_mode & 0o222)

@@ -1,0 +1,129 @@
+"""Write a domain in the records layout, so that an interrupted run goes on where it stopped.
+
+Each class file is there whole or not at all, and `dataset_spec.json` comes last: a folder that has it is
+complete. Until then the spec waits under another name, so that a second run can tell whether it writes the
+same domain; two conversions with different class orders must never share a folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from fewshift.data.domain import Provenance
+from fewshift.data.example import encode_example
+from fewshift.data.index_cache import class_file
+from fewshift.data.scan import scan_files
+from fewshift.data.spec import Spec
+from fewshift.data.spec_json import SPEC_FILE, read_spec
+from fewshift.data.spec_write import write_spec
+from fewshift.data.suite_file import write_provenance
+from fewshift.data.tfrecord import MAX_RECORD, frame
+from fewshift.data.whole_files import whole_file
+from fewshift.errors import DataError
+from fewshift.progress import Track, silent
+
+UNFINISHED_FILE = "dataset_spec.unfinished.json"
+_BATCH_BYTES = 4 * 2**20
+
+
+def write_domain(
+    folder: Path,
+    spec: Spec,
+    images: Callable[[int], Iterable[bytes]],
+    provenance: Provenance | None = None,
+    track: Track = silent,
+) -> int:
+    """Write the encoded images of every class and the spec; returns how many classes it wrote.
+
+    `images(class_id)` must give as many as the spec says, the same ones in every run. Classes that an earlier
+    run finished are checked and kept.
+    """
+    try:
+        _claim(folder, spec)
+        wanted = _unwritten(folder, spec)
+        for class_id in track(wanted, label=f"writing {spec.name}", total=len(wanted)):
+            _write_class(folder, spec, class_id, images(class_id))
+        if provenance is not None:
+            write_provenance(folder, provenance)
+        write_spec(folder, spec)
+        (folder / UNFINISHED_FILE).unlink(missing_ok=True)
+    except OSError as problem:
+        raise DataError(
+            f"{folder}: it cannot be written ({problem.strerror}): make room or choose another folder; "
+            "the same command again keeps what is finished"
+        ) from problem
+    return len(wanted)
+
+
+def _claim(folder: Path, spec: Spec) -> None:
+    """Make sure that whatever lies here belongs to the same domain."""
+    for name in (SPEC_FILE, UNFINISHED_FILE):
+        if (folder / name).exists():
+            there = read_spec(folder / name)
+            if there.fingerprint() != spec.fingerprint() or there.class_names != spec.class_names:
+                raise DataError(
+                    f"{folder / name}: the folder holds another domain, or other classes or splits of "
+                    f"{spec.name}: remove it or choose another folder"
+                )
+            return
+    if any(folder.glob("*.tfrecords")):
+        raise DataError(
+            f"{folder}: it holds records but no {SPEC_FILE}, so their classes are unknown: "
+            "choose another folder"
+        )
+    write_spec(folder, spec, UNFINISHED_FILE)
+
+
+def _unwritten(folder: Path, spec: Spec) -> list[int]:
+    """The classes whose file is missing, damaged or has another number of records than the spec says."""
+    files = [class_file(folder, class_id) for class_id in range(spec.classes)]
+    finished = {
+        scan.file.class_id
+        for scan in scan_files([file for file in files if file.path.exists()])
+        if not scan.faults and scan.records == spec.images_per_class[scan.file.class_id]
+    }
+    return [class_id for class_id in range(spec.classes) if class_id not in finished]
+
+
+def _write_class(folder: Path, spec: Spec, class_id: int, images: Iterable[bytes]) -> None:
+    name = f"{spec.name}, class {class_id} ({spec.class_names[class_id]})"
+    expected = spec.images_per_class[class_id]
+    with whole_file(class_file(folder, class_id).path) as out:
+        written = 0
+        for contents in _batches(images, class_id, name, expected):
+            out.write(frame(contents))
+            written += len(contents)
+        if written != expected:
+            raise DataError(
+                f"{name}: {written} images were given but its spec says {expected}: count them again"
+            )
+
+
+def _batches(images: Iterable[bytes], class_id: int, name: str, most: int) -> Iterator[list[bytes]]:
+    """The examples of a few megabytes at a time: checksums are quick for many records at once."""
+    batch: list[bytes] = []
+    filled = 0
+    for place, image in enumerate(_given(images, name)):
+        if place >= most:
+            raise DataError(
+                f"{name}: over {most} images were given but its spec says {most}: count them again"
+            )
+        if not 0 < len(image) < MAX_RECORD - 1024:
+            raise DataError(
+                f"{name}: image {place} has {len(image):,} bytes, which cannot be one: take it out"
+            )
+        batch.append(encode_example(bytes(image), class_id))
+        filled += len(image)
+        if filled >= _BATCH_BYTES:
+            yield batch
+            batch, filled = [], 0
+    if batch:
+        yield batch
+
+
+def _given(images: Iterable[bytes], name: str) -> Iterator[bytes]:
+    try:
+        yield from images
+    except OSError as problem:
+        raise DataError(f"{name}: its images cannot be read ({problem}): check their files") from problem
