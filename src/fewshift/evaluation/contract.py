@@ -134,7 +134,7 @@ def adapts_without_gradients_too(bench: Bench) -> None:
 
 
 def the_oracle_is_owned_up_to(bench: Bench) -> None:
-    """Unless the notes say `oracle`, numbers do not depend on `seen`; where it is hidden they never say so."""
+    """Unless the notes say `oracle`, numbers do not depend on `seen`; where it is hidden none is noted."""
     found: dict[bool | None, Adapted] = {}
     images = bench.task([3, 3, 3])[1]
     for seen in (None, True, False):
