@@ -1,1 +1,45 @@
-"""One method a file."""
+"""One method a file; each file's `build` makes it from a kit. `METHODS` is for the command line.
+
+>>> from fewshift import methods
+>>> sorted(methods.METHODS)
+['gd', 'gd_tuned', 'ncc', 'pa', 'tsa', 'tsp', 'tsp_tuned', 'tsp_untrained']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from fewshift.methods.gd import build as gd
+from fewshift.methods.gd import build_tuned as gd_tuned
+from fewshift.methods.gd import build_untrained_tsp as tsp_untrained
+from fewshift.methods.ncc import build as ncc
+from fewshift.methods.pa import build as pa
+from fewshift.methods.tsa import build as tsa
+from fewshift.methods.tsp import build as tsp
+from fewshift.methods.tsp import build_tuned as tsp_tuned
+from fewshift.nets.engine import Engine
+from fewshift.nets.kit import Kit
+from fewshift.types import Method
+
+__all__ = ["METHODS", "Builder", "gd", "gd_tuned", "ncc", "pa", "tsa", "tsp", "tsp_tuned", "tsp_untrained"]
+
+
+class Builder(Protocol):
+    """From a kit to a method."""
+
+    def __call__(self, kit: Kit, engine: Engine | None = None, oracle: bool = True) -> Method:
+        """`engine` None: the quickest here; `oracle` False: rates do not ask whether a domain was seen."""
+        ...
+
+
+METHODS: Mapping[str, Builder] = {
+    "ncc": ncc,
+    "pa": pa,
+    "tsa": tsa,
+    "gd": gd,
+    "gd_tuned": gd_tuned,
+    "tsp": tsp,
+    "tsp_tuned": tsp_tuned,
+    "tsp_untrained": tsp_untrained,
+}

@@ -1,0 +1,41 @@
+"""From a kit to a method: what all builders share."""
+
+from __future__ import annotations
+
+from fewshift.errors import FewshiftError
+from fewshift.methods.coefficients import Coefficients, FromClassifier, no_coefficients
+from fewshift.methods.rates import (
+    TSP_RATES,
+    TSP_RATES_ONE_DOMAIN,
+    BySeen,
+    Pair,
+    RateRule,
+    without_oracle,
+)
+from fewshift.nets.kit import Kit
+
+
+def coefficients_of(kit: Kit) -> Coefficients:
+    """The kit's dataset classifier, if it has one."""
+    return no_coefficients if kit.classifier is None else FromClassifier(kit.classifier)
+
+
+def rate_rule(kit: Kit, pairs: BySeen, oracle: bool) -> RateRule:
+    """These pairs by the oracle, or by certainty at the threshold that the kit found on validation tasks."""
+    return pairs if oracle else without_oracle(pairs, float(kit.info.get("certainty_threshold", 0.5)))
+
+
+def published_rates(kit: Kit) -> BySeen:
+    """The paper's pairs for TSP; they differ a little with one training domain."""
+    return TSP_RATES_ONE_DOMAIN if len(kit.domains) == 1 else TSP_RATES
+
+
+def tuned_rates(kit: Kit, method: str) -> BySeen:
+    """The pairs that `fewshift train rates` chose for this method on validation tasks, from the kit."""
+    found = kit.info.get("rates", {}).get(method)
+    if found is None:
+        raise FewshiftError(
+            f"the kit has no rates chosen for {method}: run fewshift train rates --methods {method}, "
+            f"or use {method} with its published rates"
+        )
+    return BySeen(seen=Pair(*found["seen"]), unseen=Pair(*found["unseen"]))

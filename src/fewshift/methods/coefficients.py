@@ -1,0 +1,56 @@
+"""How much of each training domain a task is, read from its support images (Eq. 6 and 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from fewshift.core.coefficients import task_coefficients
+from fewshift.nets.set_encoder import DatasetClassifier
+
+
+class Coefficients(Protocol):
+    """Support images to coefficients over the training domains, or None where nobody can tell."""
+
+    def __call__(self, images: Tensor) -> Tensor | None:  # (n, 3, h, w) -> (k,)
+        """The coefficients of a support set."""
+        ...
+
+
+def no_coefficients(images: Tensor) -> None:
+    """For methods and kits without a dataset classifier."""
+
+
+@dataclass(frozen=True)
+class FromClassifier:
+    """A trained dataset classifier's coefficients."""
+
+    classifier: DatasetClassifier
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (k,)
+        """Eq. 11 on the logits of Eq. 6."""
+        return task_coefficients(self.classifier(images))
+
+
+@dataclass(frozen=True)
+class OneDomain:
+    """The hard label: all weight on one training domain. An ablation, and an oracle when used at test."""
+
+    index: int
+    domains: int
+
+    def __call__(self, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (k,)
+        """A one-hot vector."""
+        return torch.nn.functional.one_hot(
+            torch.tensor(self.index, device=images.device), self.domains
+        ).float()
+
+
+def named(coefficients: Tensor, domains: tuple[str, ...]) -> Mapping[str, float]:
+    """Coefficients by domain, short enough for a result line."""
+    return {d: round(c, 4) for d, c in zip(domains, coefficients.tolist(), strict=True)}

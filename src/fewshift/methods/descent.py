@@ -1,0 +1,36 @@
+"""What TSA, plain descent and TSP share: every site moves for some steps, then nearest centroid.
+
+They differ in the update rule and in where the parameters start; each method file says only that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fewshift.core.descent import Trajectory
+from fewshift.core.updates import Update
+from fewshift.methods.rates import Chosen
+from fewshift.methods.task import centroid_classifier
+from fewshift.nets.engine import Engine
+from fewshift.types import Adapted, Task, TaskParams
+
+
+def adapted_by(
+    engine: Engine,
+    task: Task,
+    start: TaskParams,
+    update: Update[Any],
+    steps: int,
+    chosen: Chosen,
+    **more: Any,
+) -> Adapted:
+    """Descend on the support loss by this rule, then classify by the centroids of what results."""
+    trajectory = engine.adapt(task, start, update, steps)
+    classify = centroid_classifier(lambda images: engine.embed(trajectory.params, images), task)
+    return Adapted(classify, notes(chosen, trajectory) | more)
+
+
+def notes(chosen: Chosen, trajectory: Trajectory) -> dict[str, Any]:
+    """What goes into the result line: the rates, whether the oracle chose them, the loss before each step."""
+    losses = [round(loss, 5) for loss in trajectory.losses.tolist()]
+    return {"oracle": chosen.oracle, "rates": [round(r, 6) for r in chosen.rates], "losses": losses}

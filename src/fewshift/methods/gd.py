@@ -1,0 +1,55 @@
+"""Plain gradient descent on TSA's parameters at TSP's rates: TSP with P = I, the baseline that isolates P.
+
+With `scale=1.01` it is TSP with untrained preconditioners, since M starts at 0.1·I and P = MᵀM + I.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fewshift.core.updates import Preconditioned, site_rates
+from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned_rates
+from fewshift.methods.coefficients import Coefficients, no_coefficients
+from fewshift.methods.descent import adapted_by
+from fewshift.methods.rates import TSP_RATES, RateRule
+from fewshift.methods.task import checked
+from fewshift.nets.engine import Engine, choose_engine
+from fewshift.nets.kit import Kit
+from fewshift.types import Adapted, Task
+
+
+@dataclass(frozen=True)
+class GradientDescent:
+    """θ ← θ − scale·β·∇L, at every site."""
+
+    engine: Engine
+    rates: RateRule = TSP_RATES
+    coefficients: Coefficients = no_coefficients  # only for choosing rates without the oracle
+    scale: float = 1.0
+    steps: int = 40
+    name: str = "gd"
+
+    def adapt(self, task: Task) -> Adapted:
+        """The adapted network's nearest-centroid classifier."""
+        task = checked(task)
+        chosen = self.rates(task, self.coefficients(task.support.images))
+        start = self.engine.backbone.init()
+        rates = site_rates(start, *(self.scale * rate for rate in chosen.rates))
+        return adapted_by(self.engine, task, start, Preconditioned(None, rates), self.steps, chosen)
+
+
+def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> GradientDescent:
+    """Plain descent at TSP's published rates."""
+    rule = rate_rule(kit, published_rates(kit), oracle)
+    return GradientDescent(engine or choose_engine(kit.backbone), rule, coefficients_of(kit))
+
+
+def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> GradientDescent:
+    """Plain descent at its own best rates on validation tasks: the baseline that P has to beat."""
+    rule = rate_rule(kit, tuned_rates(kit, "gd"), oracle)
+    return replace(build(kit, engine, oracle), rates=rule, name="gd_tuned")
+
+
+def build_untrained_tsp(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> GradientDescent:
+    """TSP before any meta-training: P = 1.01·I."""
+    return replace(build(kit, engine, oracle), scale=1.01, name="tsp_untrained")

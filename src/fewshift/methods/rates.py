@@ -1,0 +1,92 @@
+"""Step sizes at test time, and what they are allowed to know.
+
+The published methods choose their rates by whether the test *domain* was trained on: knowledge that the
+protocol hands over and a user does not have. Here that is one rule among others, and every result says so.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from fewshift.types import Task
+
+
+class Pair(NamedTuple):
+    """A rate for the adapters and one for the last map."""
+
+    adapters: float
+    last: float
+
+
+class Chosen(NamedTuple):
+    """Rates for one task, and whether choosing them took the oracle."""
+
+    rates: Pair
+    oracle: bool
+
+
+class RateRule(Protocol):
+    """Rates for a task, from what may be known of it."""
+
+    def __call__(self, task: Task, coefficients: Tensor | None) -> Chosen:
+        """The rates; `coefficients` (k,) are the dataset classifier's, where there is one."""
+        ...
+
+
+@dataclass(frozen=True)
+class BySeen:
+    """The oracle: one pair for domains trained on, one for others. Not revealed counts as unseen."""
+
+    seen: Pair
+    unseen: Pair
+
+    def __call__(self, task: Task, coefficients: Tensor | None) -> Chosen:
+        """The pair of the task's kind of domain."""
+        return Chosen(self.seen if task.seen else self.unseen, oracle=task.seen is not None)
+
+
+@dataclass(frozen=True)
+class ByCertainty:
+    """No oracle: between the two pairs, by how sure the dataset classifier is of one training domain.
+
+    Certainty is 1 - H(p) / ln K. At `threshold` the rates are the geometric mean of the pairs, and they pass
+    from `unseen` to `seen` along a logistic curve around it.
+    """
+
+    seen: Pair
+    unseen: Pair
+    threshold: float = 0.5
+    sharpness: float = 20.0
+
+    def __call__(self, task: Task, coefficients: Tensor | None) -> Chosen:
+        """Rates interpolated on a logarithmic scale; the unseen pair where there are no coefficients."""
+        if coefficients is None:
+            return Chosen(self.unseen, oracle=False)
+        weight = 1 / (1 + math.exp(-self.sharpness * (certainty(coefficients) - self.threshold)))
+        pairs = zip(self.seen, self.unseen, strict=True)
+        return Chosen(Pair(*(s**weight * u ** (1 - weight) for s, u in pairs)), oracle=False)
+
+
+def certainty(coefficients: Tensor) -> float:
+    """1 - H(p) / ln K: 0 for a uniform blend, 1 for one domain; with one domain, its sigmoid itself."""
+    if len(coefficients) == 1:
+        return float(coefficients)
+    entropy = -torch.special.xlogy(coefficients, coefficients).sum()
+    return float(1 - entropy / math.log(len(coefficients)))
+
+
+# Adadelta's rates as published with URL (PA) and TSA; TSP's for the multi-domain setting (Table of Appendix).
+PA_RATES = BySeen(seen=Pair(0.0, 0.1), unseen=Pair(0.0, 1.0))
+TSA_RATES = BySeen(seen=Pair(0.05, 0.1), unseen=Pair(0.5, 1.0))
+TSP_RATES = BySeen(seen=Pair(0.05, 0.30), unseen=Pair(0.25, 0.05))
+TSP_RATES_ONE_DOMAIN = BySeen(seen=Pair(0.05, 0.20), unseen=Pair(0.25, 0.05))
+
+
+def without_oracle(rule: BySeen, threshold: float = 0.5) -> ByCertainty:
+    """The same two pairs, chosen by the coefficients instead of the oracle."""
+    return ByCertainty(rule.seen, rule.unseen, threshold)
