@@ -7,6 +7,7 @@ import sys
 import typer
 
 from fewshift import __version__
+from fewshift.cli.report import report
 from fewshift.errors import FewshiftError
 
 app = typer.Typer(
@@ -32,6 +33,9 @@ def _root(
     ),
 ) -> None:
     pass
+
+
+app.command("report")(report)
 
 
 def main() -> None:

@@ -1,0 +1,67 @@
+"""`fewshift report`: tables and a page from result lines."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Format(str, Enum):
+    """How a report is written."""
+
+    markdown = "markdown"
+    csv = "csv"
+    latex = "latex"
+    html = "html"
+
+
+def report(
+    results: Annotated[
+        list[Path], typer.Argument(help="Result files of `fewshift evaluate`; shards together.")
+    ],
+    format: Annotated[Format, typer.Option(help="What to write.")] = Format.markdown,
+    out: Annotated[Path | None, typer.Option(help="Write to this file, not to the terminal.")] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="Methods to take paired differences to, with commas. Default: tsa,gd if there."),
+    ] = None,
+    published: Annotated[
+        bool, typer.Option("--published", help="Add published numbers, in tables of their own.")
+    ] = False,
+    title: Annotated[str, typer.Option(help="The title of the HTML page.")] = "Few-shot results",
+) -> None:
+    """Print means with intervals, averages, ranks and paired differences from result lines.
+
+    Nothing is computed anew: the report is made of the lines alone. Files of several shards, kits or
+    protocols can be given together; numbers of different tasks never share a table.
+
+    Example: `fewshift report results.jsonl --format html --out report.html`
+    """
+    from fewshift.evaluation.html import page
+    from fewshift.evaluation.report import make_report
+    from fewshift.evaluation.scores import read_scores
+
+    names = [name.strip() for name in baseline.split(",") if name.strip()] if baseline else None
+    made = make_report(read_scores(results), names, with_published=published)
+    if format is Format.html:
+        text = page(made, title)
+    else:
+        text = {Format.markdown: made.markdown, Format.csv: made.csv, Format.latex: made.latex}[format]()
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    _write(out, text)
+    typer.echo(f"wrote {out}", err=True)
+
+
+def _write(path: Path, text: str) -> None:
+    from fewshift.data.whole_files import write_whole
+    from fewshift.errors import FewshiftError
+
+    try:
+        write_whole(path, text.encode())
+    except OSError as problem:
+        raise FewshiftError(f"{path}: cannot be written ({problem.strerror}): give another --out") from None
