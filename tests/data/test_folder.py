@@ -142,7 +142,7 @@ def test_drawn_split_is_a_function_of_names_and_seed() -> None:
     backwards = split_classes(names[::-1], DrawnSplit(seed=3), "x")
     assert all(split[s] == backwards[s][::-1] for s in SPLITS)
     assert split != split_classes(names, DrawnSplit(seed=4), "x")
-    assert split["valid"][:3] == ("class 26", "class 28", "class 38")  # for ever
+    assert split["valid"][:3] == ("class 7", "class 9", "class 26")  # for ever
 
 
 @pytest.mark.parametrize("count", range(1, 12))

@@ -31,6 +31,7 @@ def build_cache(domain: Domain, folder: Path, track: Track = silent, workers: in
     if not items:
         raise DataError(f"{spec.name}: there are no images to keep in a cache")
     files = Locations(folder)
+    head: dict[str, str | int] = {"spec": spec.fingerprint(), "images_at_once": IMAGES_AT_ONCE}
     if files.info.is_file():
         if read_info(folder).spec != spec.fingerprint():
             raise DataError(f"{folder}: this is the cache of other data than {spec.name}: {REMEDY}")
@@ -38,7 +39,7 @@ def build_cache(domain: Domain, folder: Path, track: Track = silent, workers: in
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open_journal(files) as journal:
-            parts = finished_parts(files, journal, spec.fingerprint(), spec.name)
+            parts = finished_parts(files, journal, head, spec.name)
             _add_parts(domain, items, files, journal, parts, track, workers)
             _finish(domain, files, parts)
         files.journal.unlink(missing_ok=True)
@@ -108,6 +109,7 @@ def _finish(domain: Domain, files: Locations, parts: list[Part]) -> None:
         rounded=sum(part.rounded for part in parts),
         shapes_sha256=hashlib.sha256(shapes.tobytes()).hexdigest(),
         sha256=tuple(part.sha256 for part in parts),
+        images_at_once=IMAGES_AT_ONCE,
     )
     write_info(files.folder, info)
 

@@ -56,8 +56,8 @@ class CacheInfo:
     size: int  # bytes of pixels
     rounded: int  # images that were larger than 84 pixels and are kept resized, in whole grey levels
     shapes_sha256: str
-    sha256: tuple[str, ...]  # of the pixels, every `IMAGES_AT_ONCE` images
-    images_at_once: int = IMAGES_AT_ONCE
+    sha256: tuple[str, ...]  # of the pixels, every `images_at_once` images
+    images_at_once: int
     format: int = FORMAT
 
 

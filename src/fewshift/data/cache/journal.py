@@ -62,9 +62,14 @@ def append(journal: IO[bytes], line: bytes) -> None:
     os.fsync(journal.fileno())
 
 
-def finished_parts(files: Locations, journal: IO[bytes], fingerprint: str, name: str) -> list[Part]:
-    """The parts that are on the disk as the journal says; the journal ends after the last of them."""
-    head = json.dumps({"spec": fingerprint}).encode() + b"\n"
+def finished_parts(
+    files: Locations, journal: IO[bytes], about: dict[str, str | int], name: str
+) -> list[Part]:
+    """The parts that are on the disk as the journal says; the journal ends after the last of them.
+
+    `about` is its first line: what the cache is made of, and how.
+    """
+    head = json.dumps(about).encode() + b"\n"
     journal.seek(0)
     first = journal.readline()
     if not first.endswith(b"\n"):  # new, or torn in its first line
