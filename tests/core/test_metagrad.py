@@ -430,3 +430,36 @@ def test_the_orders_differ_and_point_the_same_way() -> None:
         )
     )
     assert 0.8 < torch.nn.functional.cosine_similarity(first, second, dim=0) < 0.9999
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_nothing_is_read_back_from_the_device(order: int) -> None:
+    def elsewhere(tensor: Tensor) -> Tensor:
+        return tensor.to("meta")  # has no values, so that reading one raises
+
+    problem = tiny_problem(seed=17)
+    support, query = problem.task.support, problem.episode.query
+    task = Task(Labelled(elsewhere(support.images), elsewhere(support.labels)), 3)
+    episode = type(problem.episode)(
+        task, Labelled(elsewhere(query.images), elsewhere(query.labels)), problem.episode.address, (0, 1, 2)
+    )
+
+    def features(params: TaskParams, images: Tensor) -> Tensor:
+        hidden = torch.tanh(images.flatten(1) @ params["first"].T)
+        return torch.tanh(hidden @ params["second"].T) @ params["last"].T
+
+    start = {s: elsewhere(p) for s, p in problem.start.items()}
+    made = initial_preconditioners(("x", "y"), SITES, dtype=torch.float64).to("meta")
+    weights = torch.empty(len(support.labels), device="meta")
+    found = meta_gradient(
+        inner_objective(features, task, weights),
+        scored_outer_objective(features, episode),
+        start,
+        made.blend(task_coefficients(torch.empty(2, device="meta"))),
+        RATES,
+        STEPS,
+        order,
+    )
+    assert coefficient_gradient(found.preconditioner, made.matrices()).shape == (2,)
+    pulled = root_gradients(DESIGNS["gram"], made.roots_of("x"), found.preconditioner)
+    assert all(t.device.type == "meta" for t in [*tensors_of(found), *pulled.values()])

@@ -222,3 +222,8 @@ def test_power_iteration_finds_the_largest_eigenvalue_from_below() -> None:
     torch.testing.assert_close(
         largest_eigenvalue_estimate(torch.eye(5)[None] * 1.01), torch.tensor([1.01]), rtol=1e-6, atol=0
     )
+
+
+def test_power_iteration_is_not_misled_by_symmetry() -> None:
+    matrix = torch.tensor([[2.0, -1.0], [-1.0, 2.0]], dtype=torch.float64)
+    torch.testing.assert_close(largest_eigenvalue_estimate(matrix).item(), 3.0)

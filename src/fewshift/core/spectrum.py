@@ -29,7 +29,9 @@ def largest_eigenvalue_estimate(matrices: Tensor, iterations: int = 16) -> Tenso
 
     For symmetric positive semi-definite matrices only.
     """
-    vectors = matrices.square().sum(dim=-2)[..., None]  # positive along every column that is not zero
+    size = matrices.shape[-1]
+    # sines of whole numbers: a fixed vector that is orthogonal to no direction of interest
+    vectors = torch.arange(1, size + 1, dtype=matrices.dtype, device=matrices.device).sin()[:, None]
     for _ in range(iterations):
         vectors = torch.nn.functional.normalize(matrices @ vectors, dim=-2)
     return (vectors.mT @ matrices @ vectors)[..., 0, 0]
