@@ -59,11 +59,15 @@ class ResidualAdapters:
         return params | {self.last: frozen[f"{self.last}.weight"].clone()}
 
     def merge(self, frozen: Weights, params: TaskParams) -> dict[str, Tensor]:
-        """The frozen weights with each adapter added to the centre tap of its kernel."""
-        taps = {
-            f"{site}.weight": add_to_centre(frozen[f"{site}.weight"], params[site]) for site in self.convs
-        }
-        return dict(frozen) | taps | {f"{self.last}.weight": params[self.last]}
+        """The frozen weights with each adapter added to the centre tap of its kernel.
+
+        A site without parameters stays as it is.
+        """
+        merged = dict(frozen)
+        for site, param in params.items():
+            name = f"{site}.weight"
+            merged[name] = param if site == self.last else add_to_centre(frozen[name], param)
+        return merged
 
 
 def add_to_centre(kernel: Tensor, adapter: Tensor) -> Tensor:  # (out, in, k, k), (out, in) -> (out, in, k, k)

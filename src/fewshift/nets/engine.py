@@ -1,0 +1,112 @@
+"""Who runs the inner loop. Engines differ in speed alone: `PlainEngine` is the definition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from fewshift.core.descent import Trajectory, descend
+from fewshift.core.losses import inner_objective
+from fewshift.core.updates import Update
+from fewshift.errors import FewshiftError
+from fewshift.nets.backbone import CHUNK, Backbone
+from fewshift.nets.folded_resnet import (
+    AdaptedFeatures,
+    FoldedResNet,
+    SupportFeatures,
+    cannot_fold,
+    folded_resnet,
+)
+from fewshift.types import Task, TaskParams
+
+EngineName: TypeAlias = Literal["auto", "plain", "folded"]
+ENGINES: tuple[EngineName, ...] = ("auto", "plain", "folded")
+
+
+class Engine(Protocol):
+    """Adapts task parameters on a support set and embeds images under them; keeps nothing of a task."""
+
+    @property
+    def name(self) -> str:
+        """The name in results and on the command line."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why this engine was chosen, in a few words."""
+        ...
+
+    @property
+    def backbone(self) -> Backbone:
+        """The network that is adapted."""
+        ...
+
+    def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
+        """`steps` steps of `update` from `start` on L_in. Sites missing in `start` stay frozen."""
+        ...
+
+    def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
+        """Features under these parameters, without gradients."""
+        ...
+
+
+@dataclass(frozen=True)
+class PlainEngine:
+    """The definition: the network as it is written down, differentiated by autograd."""
+
+    backbone: Backbone
+    reason: str = "asked for"
+    name: str = "plain"
+
+    def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
+        """`steps` steps of `update` from `start` on L_in."""
+        return descend(inner_objective(self.backbone, task), start, update, steps)
+
+    @torch.no_grad()
+    def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
+        """Features under these parameters, without gradients."""
+        return torch.cat([self.backbone(params, part) for part in torch.split(images, CHUNK)])
+
+
+@dataclass(frozen=True)
+class FoldedEngine:
+    """Adapter and batch norm folded into the kernels, the derivative by hand, channels-last."""
+
+    backbone: Backbone
+    reason: str = "asked for"
+    name: str = "folded"
+
+    @cached_property
+    def net(self) -> FoldedResNet:
+        """The folded weights, made once."""
+        return folded_resnet(self.backbone)
+
+    def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
+        """`steps` steps of `update` from `start` on L_in."""
+        features = SupportFeatures(self.net, task.support.images, tuple(start))
+        objective = inner_objective(lambda params, _images: features(params), task)
+        return descend(objective, start, update, steps)
+
+    def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
+        """Features under these parameters, without gradients."""
+        return AdaptedFeatures(self.net, params)(images)
+
+
+def choose_engine(backbone: Backbone, name: str = "auto") -> Engine:
+    """The engine of this name; for "auto" the fastest that this backbone allows, with the reason."""
+    if name not in ENGINES:
+        raise FewshiftError(f"there is no engine {name!r}: choose one of {', '.join(ENGINES)}")
+    why_not = cannot_fold(backbone)
+    if name == "plain":
+        return PlainEngine(backbone)
+    if why_not and name == "folded":
+        raise FewshiftError(f"the folded engine does not fit this backbone ({why_not}): choose auto or plain")
+    if why_not:
+        return PlainEngine(backbone, reason=f"the folded engine does not fit this backbone: {why_not}")
+    if name == "folded":
+        return FoldedEngine(backbone)
+    return FoldedEngine(backbone, reason="equal to the plain engine and the fastest here")

@@ -1,0 +1,107 @@
+"""Convolutions with adapter and batch norm folded into the kernel, and their first derivative by hand.
+
+With s = γ / √(σ² + ε) and b = β − μ s, the layer s (W * x + A ⋆ x) + b is one convolution by s (W + E(A)),
+where E puts A on the centre tap. Its input gradient uses that same kernel. Of its weight gradient only the
+centre tap is needed: one matrix product, δᵀx. It is handed out with respect to A itself, diag(s) δᵀx, because
+preconditioners act in A's coordinates. Images are (n, c, h, w), channels-last in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fewshift.nets import winograd
+from fewshift.types import Weights
+
+WINOGRAD_CHANNELS = 256  # from here on Winograd's products outweigh their transforms on a CPU
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A convolution with the batch norm behind it: kernel diag(s) W, its s, and the bias b."""
+
+    kernel: Tensor  # (out, in, k, k) channels-last; Winograd's (4, 4, in, out) where that is faster
+    scale: Tensor  # (out,)
+    bias: Tensor  # (out,)
+    stride: int
+    winograd: bool = False
+
+    @property
+    def centre(self) -> Tensor:
+        """The part of the kernel that an adapter changes, as a view."""
+        return self.kernel[1:3, 1:3] if self.winograd else self.kernel[..., 1, 1]
+
+
+def fold(frozen: Weights, conv: str, norm: str, stride: int, eps: float = 1e-5) -> Folded:
+    """Fold the evaluation-mode batch norm `norm` into the convolution `conv`."""
+    scale = frozen[f"{norm}.weight"] * (frozen[f"{norm}.running_var"] + eps).rsqrt()
+    bias = frozen[f"{norm}.bias"] - frozen[f"{norm}.running_mean"] * scale
+    kernel = frozen[f"{conv}.weight"] * scale[:, None, None, None]
+    if stride == 1 and kernel.device.type == "cpu" and min(kernel.shape[:2]) >= WINOGRAD_CHANNELS:
+        return Folded(winograd.transformed(kernel), scale, bias, stride, winograd=True)
+    return Folded(kernel.contiguous(memory_format=torch.channels_last), scale, bias, stride)
+
+
+class AdaptedConv:
+    """A folded 3x3 convolution whose centre tap follows an adapter. It belongs to one task."""
+
+    def __init__(self, folded: Folded, bias: Tensor | None = None) -> None:
+        self.folded = folded
+        self.bias = folded.bias if bias is None else bias
+        self.kernel = folded.kernel  # the frozen one, until there is an adapter
+
+    def set(self, adapter: Tensor) -> None:  # (out, in)
+        """Put an adapter on the centre tap; the rest of the kernel is copied the first time only."""
+        if self.kernel is self.folded.kernel:
+            self.kernel = self.kernel.clone(memory_format=torch.preserve_format)
+        target = Folded(self.kernel, self.folded.scale, self.bias, self.folded.stride, self.folded.winograd)
+        scale = self.folded.scale[:, None]
+        if self.folded.winograd:
+            winograd.set_centre_(target.centre, self.folded.centre, scale * adapter)
+        else:
+            torch.addcmul(self.folded.centre, scale, adapter, out=target.centre)
+
+    def __call__(self, x: Tensor) -> Tensor:  # (n, in, h, w) -> (n, out, h', w')
+        """The layer's output before its ReLU."""
+        if self.folded.winograd:
+            return channels_second(winograd.convolve(channels_last(x), self.kernel, self.bias))
+        return torch.conv2d(x, self.kernel, self.bias, self.folded.stride, padding=1)
+
+    def input_gradient(self, delta: Tensor, x: Tensor) -> Tensor:  # (n, out, h', w') -> (n, in, h, w)
+        """The gradient with respect to x, of which only the shape is read."""
+        if self.folded.winograd:
+            return channels_second(winograd.input_gradient(channels_last(delta), self.kernel))
+        stride, one, wanted = [self.folded.stride] * 2, [1, 1], [True, False, False]
+        found: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
+            delta, x, self.kernel, None, stride, one, one, False, [0, 0], 1, wanted
+        )
+        return found[0]
+
+
+def channels_last(x: Tensor) -> Tensor:  # (n, c, h, w) -> (n, h, w, c)
+    """The images as they lie in memory, a view."""
+    return x.permute(0, 2, 3, 1)
+
+
+def channels_second(x: Tensor) -> Tensor:  # (n, h, w, c) -> (n, c, h, w)
+    """The inverse view."""
+    return x.permute(0, 3, 1, 2)
+
+
+def pixels(x: Tensor, stride: int = 1) -> Tensor:  # (n, c, h, w) -> (n * h' * w', c)
+    """Every stride-th pixel as a row: what a 1x1 convolution reads, and the centre tap of a 3x3 one."""
+    return channels_last(x)[:, ::stride, ::stride].reshape(-1, x.shape[1])
+
+
+def images(rows: Tensor, like: Tensor) -> Tensor:  # (n * h * w, c) -> (n, c, h, w)
+    """Rows back to images of the size of `like`."""
+    return channels_second(rows.view(like.shape[0], *like.shape[2:], rows.shape[1]))
+
+
+def relu_gradient_(gradient: Tensor, activation: Tensor) -> Tensor:
+    """Zero the gradient where the ReLU's output is zero, in place."""
+    found: Tensor = torch.ops.aten.threshold_backward.grad_input(gradient, activation, 0, grad_input=gradient)
+    return found
