@@ -7,8 +7,9 @@ theta_{t+1} = theta_t − β P g_t. Its adjoint λ, the gradient of L_out with r
 
 so only the thetas are kept, and one Hessian-vector product at a time needs a graph. (Pᵀ, not P: the two are
 the same for every symmetric design, but not for `free`.) Order 1 leaves H_t out, λ_t = λ_T. P enters each
-step linearly, so that is a good approximation of D and not a degenerate one. D is minus the product of the
-query's and the support's gradients: P grows where the two agree.
+step linearly, so D does not degenerate, and it is close while rate · P · curvature stays well under 1; where
+steps are large it may point elsewhere. D is minus the product of the query's and the support's gradients: P
+grows where the two agree.
 """
 
 from __future__ import annotations
