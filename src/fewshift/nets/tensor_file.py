@@ -1,0 +1,101 @@
+"""Named tensors with a JSON header in one safetensors file, with a checksum over both. No pickle anywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from fewshift import __version__
+from fewshift.errors import FewshiftError
+
+
+class Kind(NamedTuple):
+    """What a file is: `noun` for people, `mark` for the file, `version` of its layout."""
+
+    noun: str
+    mark: str
+    version: int
+
+
+def write_tensors(
+    path: str | Path, kind: Kind, header: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """Write the file, all or nothing."""
+    stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    full = {**header, "version": kind.version, "written_by": __version__}
+    try:
+        text = json.dumps(full, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as problem:
+        raise FewshiftError(f"what a {kind.noun} says of itself must be plain JSON: {problem}") from problem
+    metadata = {"format": kind.mark, "header": text, "sha256": _checksum(text, stored)}
+    _write(Path(path), safetensors.torch.save(stored, metadata))
+
+
+def read_tensors(path: str | Path, kind: Kind) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The header and the tensors, on the CPU; whatever is wrong with the file is said in one sentence."""
+    path = Path(path)
+    if not path.is_file():
+        raise FewshiftError(f"there is no {kind.noun} {path}: give the path of a file that Fewshift wrote")
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except OSError as problem:
+        raise FewshiftError(f"{path} cannot be read: {problem.strerror or problem}") from problem
+    except Exception as problem:  # the library answers damaged files with several types
+        raise FewshiftError(
+            f"{path} is no safetensors file, or it is damaged: get or make it again"
+        ) from problem
+    if metadata.get("format") != kind.mark:
+        raise FewshiftError(f"{path} is a safetensors file but no Fewshift {kind.noun}")
+    text = metadata.get("header", "")
+    if metadata.get("sha256") != _checksum(text, tensors):
+        raise FewshiftError(f"{path} is damaged, its checksum does not fit its content: get or make it again")
+    header: dict[str, Any] = json.loads(text)
+    if header["version"] != kind.version:
+        newer = header["version"] > kind.version
+        age, remedy = ("a newer", "update Fewshift") if newer else ("an older", "make it again")
+        raise FewshiftError(f"{path} was written by {age} Fewshift ({header['written_by']}): {remedy}")
+    return header, tensors
+
+
+def join(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Parts of named tensors as one dictionary, `part/name`."""
+    return {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
+
+
+def part(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    """The tensors of one part, under their own names."""
+    prefix = f"{name}/"
+    return {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
+
+
+def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"\n{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _write(path: Path, content: bytes) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as problem:
+        raise FewshiftError(f"{path} cannot be written: {problem.strerror or problem}") from problem
+    finally:
+        draft.unlink(missing_ok=True)

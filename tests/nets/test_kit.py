@@ -1,0 +1,219 @@
+import json
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+from fewshift.core.precond import DomainPreconditioners
+from fewshift.core.starts import DomainStarts
+from fewshift.errors import FewshiftError
+from fewshift.nets import tensor_file
+from fewshift.nets.backbone import Backbone, freeze
+from fewshift.nets.kit import ImageSettings, Kit, load_kit, save_kit
+from fewshift.nets.resnet import ResNet18
+from fewshift.nets.set_encoder import DatasetClassifier
+
+DOMAINS = ("birds", "signs", "letters")
+
+
+@pytest.fixture
+def kit() -> Kit:
+    torch.manual_seed(5)
+    net = ResNet18(width=4, stem_padding=1)
+    with torch.no_grad():
+        net(torch.randn(8, 3, 28, 28))
+    backbone = freeze(net)
+    start = backbone.init()
+    roots = {site: torch.randn(3, value.shape[0], value.shape[0]) for site, value in start.items()}
+    values = {site: torch.randn(3, *value.shape) for site, value in start.items()}
+    return Kit(
+        backbone,
+        ImageSettings(size=28, mean=(0.1, 0.2, 0.3), crop=0.875),
+        DomainPreconditioners(DOMAINS, roots, "gram"),
+        DomainStarts(DOMAINS, values),
+        DatasetClassifier(3, width=8).eval(),
+        info={"rates": {"tsp": [[0.05, 0.3], [0.25, 0.05]]}, "protocol": "varying", "note": "é"},
+    )
+
+
+def assert_same(found: Kit, kit: Kit, precision: float = 0.0) -> None:
+    images = torch.randn(3, 3, 28, 28)
+    assert found.backbone.fingerprint() == kit.backbone.fingerprint()
+    assert torch.equal(found.backbone.embed(images), kit.backbone.embed(images))
+    assert found.images == kit.images
+    assert found.domains == kit.domains == DOMAINS
+    assert found.info == kit.info
+    assert found.preconditioners is not None
+    assert kit.preconditioners is not None
+    assert found.preconditioners.design == kit.preconditioners.design
+    for site, root in kit.preconditioners.roots.items():
+        read = found.preconditioners.roots[site]
+        assert read.dtype == torch.float32
+        torch.testing.assert_close(read, root, rtol=precision, atol=precision)
+    assert found.classifier is not None
+    assert kit.classifier is not None
+    with torch.no_grad():
+        assert torch.equal(found.classifier(images), kit.classifier(images))
+    coefficients = torch.tensor([0.2, 0.5, 0.3])
+    for site, value in kit.start(coefficients).items():
+        assert torch.equal(found.start(coefficients)[site], value)
+
+
+def test_round_trip_to_the_bit(tmp_path: Path, kit: Kit) -> None:
+    state = torch.random.get_rng_state()
+    save_kit(kit, tmp_path / "a.kit")
+    found = load_kit(tmp_path / "a.kit")
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert_same(found, kit)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.kit"]
+    save_kit(found, tmp_path / "b.kit")
+    assert (tmp_path / "a.kit").read_bytes() == (tmp_path / "b.kit").read_bytes()
+
+
+@pytest.mark.parametrize(("dtype", "precision"), [(torch.float16, 1e-3), (torch.bfloat16, 1e-2)])
+def test_half_precision_storage(tmp_path: Path, kit: Kit, dtype: torch.dtype, precision: float) -> None:
+    save_kit(kit, tmp_path / "full.kit")
+    save_kit(kit, tmp_path / "half.kit", roots_dtype=dtype)
+    assert_same(load_kit(tmp_path / "half.kit"), kit, precision)
+    assert (tmp_path / "half.kit").stat().st_size < (tmp_path / "full.kit").stat().st_size
+
+
+def test_parts_may_be_missing(tmp_path: Path, kit: Kit) -> None:
+    bare = Kit(kit.backbone)
+    save_kit(bare, tmp_path / "bare.kit")
+    found = load_kit(tmp_path / "bare.kit")
+    assert found.preconditioners is None
+    assert found.starts is None
+    assert found.classifier is None
+    assert found.domains == ()
+    for site, value in kit.backbone.init().items():
+        assert torch.equal(found.start(torch.ones(3))[site], value)
+
+
+def test_low_rank_roots(tmp_path: Path, kit: Kit) -> None:
+    sizes = {site: value.shape[0] for site, value in kit.backbone.init().items()}
+    roots = {site: torch.randn(3, 2, size) for site, size in sizes.items()}
+    low = kit.with_(preconditioners=DomainPreconditioners(DOMAINS, roots, "low_rank"))
+    save_kit(low, tmp_path / "low.kit")
+    assert_same(load_kit(tmp_path / "low.kit"), low)
+
+
+def test_only_a_fingerprint(tmp_path: Path, kit: Kit) -> None:
+    path = tmp_path / "small.kit"
+    save_kit(kit, path, weights=False)
+    assert_same(load_kit(path, backbone=freeze(kit.backbone.net)), kit)
+    with pytest.raises(FewshiftError, match="holds no backbone, only the fingerprint"):
+        load_kit(path)
+
+
+def test_another_backbone_is_refused(tmp_path: Path, kit: Kit) -> None:
+    for name, weights in (("whole.kit", True), ("mark.kit", False)):
+        save_kit(kit, tmp_path / name, weights=weights)
+        with pytest.raises(FewshiftError, match="made for another backbone"):
+            load_kit(tmp_path / name, backbone=freeze(ResNet18(width=4, stem_padding=1)))
+        padded = ResNet18(width=4, stem_padding=2)
+        padded.load_state_dict(kit.backbone.net.state_dict())
+        with pytest.raises(FewshiftError, match="stem padding of 1, but the backbone given has 2"):
+            load_kit(tmp_path / name, backbone=freeze(padded))
+
+
+def test_another_network_can_only_leave_its_fingerprint(tmp_path: Path, kit: Kit) -> None:
+    class Other(ResNet18):
+        pass
+
+    other = Other(width=4)
+    odd = Kit(Backbone(other, kit.backbone.frozen, kit.backbone.adapters))
+    with pytest.raises(FewshiftError, match="not those of Other"):
+        save_kit(odd, tmp_path / "odd.kit")
+    save_kit(odd, tmp_path / "odd.kit", weights=False)
+    assert load_kit(tmp_path / "odd.kit", backbone=odd.backbone).backbone.dim == 32
+
+
+def test_every_flipped_byte_is_noticed(tmp_path: Path, kit: Kit) -> None:
+    path = tmp_path / "a.kit"
+    save_kit(kit.with_(classifier=None, starts=None), path)
+    whole = path.read_bytes()
+    for place in (*range(0, 64, 7), 200, 900, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(FewshiftError, match=r"damaged|no Fewshift kit") as caught:
+            load_kit(path)
+        assert str(path) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_truncated_and_foreign_files(tmp_path: Path, kit: Kit) -> None:
+    path = tmp_path / "a.kit"
+    save_kit(kit, path)
+    whole = path.read_bytes()
+    for content in (b"", whole[:5], whole[:1000], whole[:-1], whole + b"x", b"no kit at all, just text"):
+        path.write_bytes(content)
+        with pytest.raises(FewshiftError, match="damaged"):
+            load_kit(path)
+    safetensors.torch.save_file({"a": torch.ones(2)}, path)
+    with pytest.raises(FewshiftError, match="no Fewshift kit"):
+        load_kit(path)
+    for missing in (tmp_path / "missing.kit", tmp_path):
+        with pytest.raises(FewshiftError, match="there is no kit"):
+            load_kit(missing)
+
+
+@pytest.mark.parametrize(("version", "words"), [(0, "an older Fewshift"), (99, "a newer Fewshift")])
+def test_other_versions(tmp_path: Path, kit: Kit, version: int, words: str) -> None:
+    kind = tensor_file.Kind("kit", "fewshift-kit", version)
+    tensor_file.write_tensors(tmp_path / "a.kit", kind, {}, {})
+    with pytest.raises(FewshiftError, match=words):
+        load_kit(tmp_path / "a.kit")
+
+
+def test_nothing_half_written(tmp_path: Path, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.kit"
+    save_kit(kit, path)
+    whole = path.read_bytes()
+
+    def full_disk(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tensor_file.os, "fsync", full_disk)
+    with pytest.raises(FewshiftError, match="No space left on device"):
+        save_kit(kit.with_(info={}), path)
+    assert path.read_bytes() == whole
+    assert [file.name for file in tmp_path.iterdir()] == ["a.kit"]
+    with pytest.raises(FewshiftError, match="cannot be written"):
+        save_kit(kit, tmp_path / "no folder" / "a.kit")
+
+
+@pytest.mark.parametrize("info", [{"path": Path("x")}, {"loss": float("nan")}])
+def test_info_is_plain_json(tmp_path: Path, kit: Kit, info: dict[str, object]) -> None:
+    with pytest.raises(FewshiftError, match="plain JSON"):
+        save_kit(kit.with_(info=info), tmp_path / "a.kit")
+
+
+def test_the_header_can_be_read_by_anyone(tmp_path: Path, kit: Kit) -> None:
+    save_kit(kit, tmp_path / "a.kit")
+    with safetensors.safe_open(tmp_path / "a.kit", framework="pt") as file:
+        header = json.loads(file.metadata()["header"])
+    assert header["domains"] == list(DOMAINS)
+    assert header["architecture"] == {"name": "ResNet18", "width": 4, "stem_padding": 1}
+
+
+def test_parts_that_do_not_fit_each_other(kit: Kit) -> None:
+    with pytest.raises(FewshiftError, match="but its preconditioners are for birds"):
+        kit.with_(domains=("birds", "letters", "signs"))
+    with pytest.raises(FewshiftError, match="tells 2 domains apart"):
+        kit.with_(classifier=DatasetClassifier(2, width=8))
+    with pytest.raises(FewshiftError, match=r"layer1\.0\.conv1 is for 4 channels"):
+        kit.with_(backbone=freeze(ResNet18(width=8)))
+    assert kit.preconditioners is not None
+    unknown = DomainPreconditioners(DOMAINS, {"stem": torch.ones(3, 4, 4)})
+    with pytest.raises(FewshiftError, match="'stem', a site its backbone does not have"):
+        kit.with_(preconditioners=unknown)
+    wrong = DomainStarts(DOMAINS, {"last": torch.ones(3, 32, 31)})
+    with pytest.raises(FewshiftError, match="starting values of last"):
+        kit.with_(starts=wrong)
+
+
+def test_moving_makes_a_new_kit(kit: Kit) -> None:
+    moved = kit.to("cpu")
+    assert_same(moved, kit)
+    assert moved.backbone.net is not kit.backbone.net
