@@ -8,7 +8,8 @@ x^(bits after it), add up (by XOR) to the remainder of the piece.
 
 from __future__ import annotations
 
-from functools import cache
+import threading
+from functools import cache, lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -19,6 +20,7 @@ Words: TypeAlias = NDArray[np.uint32]
 _POLYNOMIAL = 0x82F63B78  # reflected: the highest bit stands for x^0
 _ONE = 0x80000000
 _MASK_DELTA = 0xA282EAD8
+_KEEP = 8 * 2**20  # bytes of scratch memory a thread
 _LANES = 1 << 13  # chunks side by side: enough to hide the interpreter, few enough to stay in the cache
 
 
@@ -45,9 +47,9 @@ def checksums(data: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray
     chunk = _chunk_size(int(lengths.sum()) // len(lengths))
     chunks = np.maximum(-(-lengths // chunk), 1)
     ends = np.cumsum(chunks)
-    remainders = _remainders(_side_by_side(data, starts, lengths, chunks * chunk), chunk)
+    remainders = _remainders(_side_by_side(data, starts, lengths, chunks, chunk))
     after = np.repeat(ends, chunks) - np.arange(1, ends[-1] + 1)  # chunks of the same piece behind each one
-    powers = _powers(chunk, int(chunks.max()))
+    powers = _powers(chunk, int(chunks.max()).bit_length())
     scaled = _multiply(remainders, powers[after])
     result: Words = np.bitwise_xor.reduceat(scaled, ends - chunks) ^ np.uint32(0xFFFFFFFF)
     for short in np.flatnonzero(lengths < 4):
@@ -62,31 +64,52 @@ def _chunk_size(typical: int) -> int:
 
 def checksums_of_rows(rows: NDArray[np.uint8]) -> Words:  # (n, 4k) -> (n,)
     """The CRC-32C of every row of a table whose width is a multiple of four."""
-    inverted = rows.copy()
+    inverted = np.array(rows, order="C")
     inverted[:, :4] ^= 0xFF
-    result: Words = _remainders(inverted.reshape(-1), rows.shape[1]) ^ np.uint32(0xFFFFFFFF)
+    result: Words = _remainders(inverted) ^ np.uint32(0xFFFFFFFF)
     return result
 
 
 def _side_by_side(
-    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], room: NDArray[np.int64]
-) -> NDArray[np.uint8]:
-    """Each piece at the end of its room, zeros before it: leading zeros do not change a remainder."""
-    source, zeros = data.tobytes(), bytes(int((room - lengths).max()))
-    pieces: list[bytes] = []
-    for start, length, size in zip(starts.tolist(), lengths.tolist(), room.tolist(), strict=True):
-        pieces += zeros[: size - length], source[start : start + length]
-    padded = np.frombuffer(bytearray().join(pieces), np.uint8)
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    chunks: NDArray[np.int64],
+    size: int,
+) -> NDArray[np.uint8]:  # (sum of chunks, size)
+    """Each piece at the end of its chunks, zeros before it: leading zeros do not change a remainder."""
+    after = np.cumsum(chunks)
+    padded = _scratch(int(after[-1]) * size).reshape(-1, size)
+    padded[after - chunks] = 0
+    ends = after * size
+    begins = ends - lengths
+    source, target = data.data, padded.reshape(-1).data
+    for start, stop, begin, end in zip(
+        starts.tolist(), (starts + lengths).tolist(), begins.tolist(), ends.tolist(), strict=True
+    ):
+        target[begin:end] = source[start:stop]
     # Starting from 0xFFFFFFFF, as the CRC does, is the same as inverting the first four bytes.
-    begins = (np.cumsum(room) - lengths)[lengths >= 4]
-    padded[begins[:, None] + np.arange(4)] ^= 0xFF
+    padded.reshape(-1)[begins[lengths >= 4, None] + np.arange(4)] ^= 0xFF
     return padded
 
 
-def _remainders(padded: NDArray[np.uint8], chunk: int) -> Words:  # (chunks,)
-    """The remainder of every chunk, four bytes a step."""
+_thread = threading.local()
+
+
+def _scratch(size: int) -> NDArray[np.uint8]:
+    """Some bytes to overwrite, the same ones each time: fresh memory costs more than filling it."""
+    if size > _KEEP:
+        return np.empty(size, np.uint8)
+    if not hasattr(_thread, "memory"):
+        _thread.memory = np.empty(_KEEP, np.uint8)
+    memory: NDArray[np.uint8] = _thread.memory
+    return memory[:size]
+
+
+def _remainders(rows: NDArray[np.uint8]) -> Words:  # (n, 4k) -> (n,)
+    """The remainder of every row, four bytes a step."""
     low, high = _word_tables()
-    words = padded.view("<u4").reshape(-1, chunk // 4)
+    words = rows.view("<u4")
     result = np.empty(len(words), np.uint32)
     for first in range(0, len(words), _LANES):
         columns = np.ascontiguousarray(words[first : first + _LANES].T)
@@ -123,13 +146,12 @@ def _powers_of_two() -> Words:  # (64,)
     return np.concatenate(powers)
 
 
-def _powers(chunk: int, count: int) -> Words:  # (at least count,)
+@lru_cache(64)
+def _powers(chunk: int, doublings: int) -> Words:  # (2^doublings,)
     """x^(8 * chunk * i) for i = 0, 1, ..: what to multiply a chunk with that has i chunks behind it."""
     powers = np.array([_ONE], np.uint32)
-    exponent = chunk.bit_length() - 1
-    while len(powers) < count:
+    for exponent in range(chunk.bit_length() - 1, chunk.bit_length() - 1 + doublings):
         powers = np.concatenate([powers, _multiply(powers, _powers_of_two()[exponent])])
-        exponent += 1
     return powers
 
 

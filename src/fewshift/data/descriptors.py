@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from fewshift.errors import DataError
+
+Version: TypeAlias = tuple[int, int]  # size and time of change in nanoseconds
 
 
 @contextmanager
@@ -53,7 +56,7 @@ class Descriptors:
         if limit < 1:
             raise ValueError(f"limit is {limit}: at least one file must be open")
         self.limit = limit
-        self._files: OrderedDict[Path, _Opened] = OrderedDict()
+        self._files: OrderedDict[tuple[Path, Version], _Opened] = OrderedDict()
         self._lock = threading.Lock()
         _pools.add(self)
 
@@ -61,15 +64,16 @@ class Descriptors:
         return len(self._files)
 
     @contextmanager
-    def use(self, path: Path) -> Iterator[int]:
-        """The descriptor of this file, which stays open as long as the `with` block lasts."""
+    def use(self, path: Path, version: Version) -> Iterator[int]:
+        """The descriptor of this file while the `with` block lasts, if the file is still this version."""
+        key = (path, version)
         try:
             with self._lock:
-                file = self._files.get(path)
+                file = self._files.get(key)
                 if file is None:
                     self._shrink(self.limit - 1)
-                    file = self._files[path] = _Opened(_open(path))
-                self._files.move_to_end(path)
+                    file = self._files[key] = _Opened(_open_version(path, version))
+                self._files.move_to_end(key)
                 file.users += 1
             try:
                 yield file.handle
@@ -86,10 +90,12 @@ class Descriptors:
             self._shrink(0)
 
     def _shrink(self, limit: int) -> None:
-        for path in [path for path, file in self._files.items() if not file.users]:
+        if len(self._files) <= limit:
+            return
+        for key in [key for key, file in self._files.items() if not file.users]:
+            os.close(self._files.pop(key).handle)
             if len(self._files) <= limit:
                 return
-            os.close(self._files.pop(path).handle)
 
     def _after_fork(self) -> None:
         # Another thread of the parent may have held the lock or been reading; neither exists in the child.
@@ -114,6 +120,7 @@ def _forget_parent() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_parent)
 
+SHARED = Descriptors()  # by all domains of the process
 _seek_lock = threading.Lock()
 
 
@@ -126,7 +133,19 @@ def _read_once(handle: int, size: int, offset: int) -> bytes:
 
 
 def _open(path: Path) -> int:
-    return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
+    flags = (
+        getattr(os, name, 0) for name in ("O_CLOEXEC", "O_BINARY", "O_NONBLOCK")
+    )  # a pipe must not block
+    return os.open(path, os.O_RDONLY | sum(flags))
+
+
+def _open_version(path: Path, version: Version) -> int:
+    handle = _open(path)
+    status = os.fstat(handle)
+    if (status.st_size, status.st_mtime_ns) != version:
+        os.close(handle)
+        raise DataError(f"{path}: the file has changed since it was indexed: open the domain again")
+    return handle
 
 
 def _unreadable(path: Path, problem: OSError) -> DataError:

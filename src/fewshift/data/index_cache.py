@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fewshift.data.descriptors import Version
 from fewshift.data.example_batch import Places
 from fewshift.data.scan import scan_files
 from fewshift.data.scan_window import ClassFile
@@ -40,6 +41,11 @@ class Entry:
     modified: int
     checked: bool  # content and labels too, not only lengths
     bounds: Places  # (records + 1,)
+
+    @property
+    def version(self) -> Version:
+        """By which a file that was changed since is known."""
+        return self.size, self.modified
 
 
 _UNKNOWN = Entry(-1, -1, False, np.zeros(1, np.int64))
@@ -126,7 +132,7 @@ def _is_current(entry: Entry, path: Path, check: bool) -> bool:
         status = path.stat()
     except OSError:
         return False  # the scan will say what is wrong
-    same = (entry.size, entry.modified) == (status.st_size, status.st_mtime_ns)
+    same = entry.version == (status.st_size, status.st_mtime_ns)
     return same and (entry.checked or not check)
 
 

@@ -82,20 +82,17 @@ def inspect_records(
     `verify_crc` reads all records and checks checksums and labels, otherwise only their lengths are followed.
     `decode` also decodes every image.
     """
-    folders = {folder.name: folder for folder in domain_folders(root)}
-    expected = read_suite(root) if (root / SUITE_FILE).exists() else {}
-    missing = [
-        DomainReport(
-            name, root / name, None, findings=(Finding("error", "missing folder", root / name, _NO_FOLDER),)
-        )
-        for name in expected
-        if name not in folders
-    ]
-    order = [*(name for name in expected if name in folders), *sorted(folders.keys() - expected.keys())]
-    return missing + [_inspect_domain(folders[name], verify_crc, decode, track) for name in order]
+    folders = sorted((_name(folder), folder) for folder in domain_folders(root))
+    expected = list(read_suite(root)) if (root / SUITE_FILE).exists() else []
+    names = [name for name, _ in folders]
+    missing = [_missing_folder(name, root / name) for name in expected if name not in names]
+    folders.sort(key=lambda found: expected.index(found[0]) if found[0] in expected else len(expected))
+    return missing + [_inspect_domain(folder, verify_crc, decode, track) for _, folder in folders]
 
 
-_NO_FOLDER = f"{SUITE_FILE} names this domain but its folder is not there: copy it or take the name out"
+def _missing_folder(name: str, folder: Path) -> DomainReport:
+    text = f"{SUITE_FILE} names this domain but its folder is not there: copy it or take the name out"
+    return DomainReport(name, folder, None, findings=(Finding("error", "missing folder", folder, text),))
 
 
 def _inspect_domain(folder: Path, verify_crc: bool, decode: bool, track: Track) -> DomainReport:
@@ -103,9 +100,8 @@ def _inspect_domain(folder: Path, verify_crc: bool, decode: bool, track: Track) 
         spec = read_spec(folder, unique_names=False)
     except DataError as problem:
         text = str(problem).removeprefix(f"{folder / SPEC_FILE}: ")
-        return DomainReport(
-            folder.name, folder, None, findings=(Finding("error", "spec", folder / SPEC_FILE, text),)
-        )
+        finding = Finding("error", "spec", folder / SPEC_FILE, text)
+        return DomainReport(_name(folder), folder, None, findings=(finding,))
     files = [class_file(folder, class_id) for class_id in range(spec.classes)]
     present = [file for file in files if file.path.is_file()]
     scans = sorted(scan_files(present, check=verify_crc, track=track), key=lambda scan: scan.file.class_id)
@@ -125,6 +121,14 @@ def _inspect_domain(folder: Path, verify_crc: bool, decode: bool, track: Track) 
         findings.append(Finding("note", "official", folder / SPEC_FILE, _difference(spec, official)))
     images, size = sum(scan.records for scan in scans), sum(scan.size for scan in scans)
     return DomainReport(spec.name, folder, spec, images, size, tuple(findings), same)
+
+
+def _name(folder: Path) -> str:
+    """What the spec says, or the folder where it says nothing."""
+    try:
+        return read_spec(folder, unique_names=False).name
+    except DataError:
+        return folder.resolve().name
 
 
 def _about_spec(folder: Path, spec: Spec) -> Iterator[Finding]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fewshift.data.descriptors import Descriptors, read_at
+from fewshift.data.descriptors import SHARED, Descriptors, read_at
 from fewshift.data.domain import Item, Pixels
 from fewshift.data.example import decode_example
 from fewshift.data.example_batch import Examples
@@ -27,24 +28,33 @@ _BATCH_BYTES = 8 * 2**20  # read at once, whatever the number of items
 class RecordSource:
     """An `ImageSource` over one `<class id>.tfrecords` file a class.
 
-    Reads are positioned, so threads share the files; at most `descriptors` of them are open at a time. It can
-    be pickled, and goes on after a fork. The label inside every record is compared with the class of its file
-    at each read; `verify` also checks the checksum again, which `check` did once while indexing.
+    Reads are positioned, so threads share the files; at most 64 of them are open at a time in a process, or
+    what `files` allows. It can be pickled, and goes on after a fork. The label inside every record is
+    compared with the class of its file at each read; `verify` also checks the checksum again, which `check`
+    did once while indexing.
     """
 
     def __init__(
-        self, folder: Path, spec: Spec, *, check: bool = True, verify: bool = False, descriptors: int = 64
+        self,
+        folder: Path,
+        spec: Spec,
+        *,
+        check: bool = True,
+        verify: bool = False,
+        files: Descriptors = SHARED,
     ) -> None:
         self.folder = folder
         self.spec = spec
         self.check = check
         self.verify = verify
-        self._files = Descriptors(descriptors)
+        self._files = files
         self._index: RecordIndex | None = None
         self._lock = threading.Lock()
 
     def prepare(self, track: Track = silent) -> None:
         """Load or build the index now, where somebody can watch, instead of at the first read."""
+        if self._index is not None:
+            return
         with self._lock:
             if self._index is None:
                 index = index_folder(self.folder, self.spec.classes, check=self.check, track=track)
@@ -67,27 +77,23 @@ class RecordSource:
             images |= zip(places, self._images(frames, [items[place] for place in places]), strict=True)
         return [images[place] for place in range(len(items))]
 
-    def close(self) -> None:
-        """Close the files; they are opened again when needed."""
-        self._files.close()
-
     def _frames(self, items: Sequence[Item]) -> Iterator[tuple[list[int], Frames]]:
         """(places in `items`, their frames), file after file, a few megabytes at a time."""
         places: list[int] = []
         pieces: list[bytes] = []
         filled = 0
-        for place in sorted(range(len(items)), key=lambda place: items[place]):
-            start, stop = self._bounds(items[place])
-            with self._files.use(class_file(self.folder, items[place][0]).path) as handle:
-                piece = read_at(handle, stop - start, start)
-            if len(piece) != stop - start:
-                raise DataError(f"{self._where(*items[place])}: the file ends before this record: {REMEDY}")
-            places.append(place)
-            pieces.append(piece)
-            filled += len(piece)
-            if filled >= _BATCH_BYTES:
-                yield places, _as_frames(pieces)
-                places, pieces, filled = [], [], 0
+        in_order = sorted(range(len(items)), key=lambda place: items[place])
+        for class_id, group in groupby(in_order, key=lambda place: items[place][0]):
+            entry = self._entry(class_id)
+            with self._files.use(class_file(self.folder, class_id).path, entry.version) as handle:
+                for place in group:
+                    start, stop = self._bounds(entry, items[place])
+                    pieces.append(read_at(handle, stop - start, start))
+                    places.append(place)
+                    filled += stop - start
+                    if filled >= _BATCH_BYTES:
+                        yield places, _as_frames(pieces)
+                        places, pieces, filled = [], [], 0
         if places:
             yield places, _as_frames(pieces)
 
@@ -108,12 +114,20 @@ class RecordSource:
             yield from bad_contents(frames)
         yield from bad_labels(frames, examples, np.array([class_id for class_id, _ in items], np.int64))
 
-    def _bounds(self, item: Item) -> tuple[int, int]:
+    def _entry(self, class_id: int) -> Entry:
+        if not 0 <= class_id < self.spec.classes:
+            raise DataError(
+                f"{self.spec.name}: it has no class {class_id}, only 0 to {self.spec.classes - 1}"
+            )
+        assert self._index is not None, "prepare() comes first"
+        return self._index.entries[class_id]
+
+    def _bounds(self, entry: Entry, item: Item) -> tuple[int, int]:
         class_id, place = item
-        if not (0 <= class_id < self.spec.classes and 0 <= place < self.spec.images_per_class[class_id]):
-            raise DataError(f"{self.spec.name}: there is no image {place} of class {class_id} in its spec")
-        assert self._index is not None
-        start, stop = self._index.entries[class_id].bounds[place : place + 2].tolist()
+        if not 0 <= place < len(entry.bounds) - 1:
+            last = len(entry.bounds) - 2
+            raise DataError(f"{self.spec.name}: class {class_id} has no image {place}, only 0 to {last}")
+        start, stop = entry.bounds[place : place + 2].tolist()
         return start, stop
 
     def _check_count(self, class_id: int, entry: Entry) -> None:
@@ -125,16 +139,18 @@ class RecordSource:
             )
 
     def _where(self, class_id: int, place: int) -> str:
-        return f"{class_file(self.folder, class_id).path}: record {place}"
+        start, _ = self._bounds(self._entry(class_id), (class_id, place))
+        return f"{class_file(self.folder, class_id).path}: record {place} at byte {start}"
 
     def __getstate__(self) -> dict[str, Any]:
         keep = self._index if self._index and self._index.file is None else None  # else it is loaded again
         state = {name: getattr(self, name) for name in ("folder", "spec", "check", "verify")}
-        return {**state, "descriptors": self._files.limit, "index": keep}
+        limit = None if self._files is SHARED else self._files.limit
+        return {**state, "limit": limit, "index": keep}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        index = state.pop("index")
-        self.__init__(**state)  # type: ignore[misc]
+        index, limit = state.pop("index"), state.pop("limit")
+        self.__init__(**state, files=Descriptors(limit) if limit else SHARED)  # type: ignore[misc]
         self._index = index
 
 

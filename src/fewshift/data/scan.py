@@ -101,7 +101,7 @@ def _pieces(handle: int, owner: Unfinished) -> Iterator[Piece]:
                 return
             data = read_at(handle, content_length(data) + OVERHEAD, at)
             stops = [len(data)]
-        yield Piece(owner, at, data[: stops[-1]], stops)
+        yield Piece(owner, at, data, stops)
         at += stops[-1]
 
 

@@ -92,8 +92,8 @@ class Piece:
 
     owner: Unfinished
     offset: int  # of `data` in the file
-    data: bytes = b""
-    stops: Sequence[int] = ()  # in `data`
+    data: bytes = b""  # from the start of the first frame on, perhaps more than the frames
+    stops: Sequence[int] = ()  # of the frames, in `data`
     end: Fault | None = None
 
 
@@ -130,15 +130,13 @@ def check_window(pieces: Sequence[Piece]) -> None:
 
 def _side_by_side(pieces: Sequence[Piece]) -> tuple[Frames, Places]:
     """All frames in one buffer, and the piece that each of them comes from."""
-    data = np.frombuffer(b"".join(piece.data for piece in pieces), np.uint8)
-    counts = [len(piece.stops) for piece in pieces]
-    begins = np.cumsum([0, *(len(piece.data) for piece in pieces)])
-    stops = [begin + np.array(p.stops, np.int64) for begin, p in zip(begins, pieces, strict=False)]
-    piece_of = np.repeat(np.arange(len(pieces)), counts)
-    all_stops = np.concatenate([np.zeros(0, np.int64), *stops])
-    # A frame starts where the one before it stops, also across pieces, since a piece ends with a frame.
-    starts = np.concatenate([np.zeros(1, np.int64), all_stops[:-1]])[: len(all_stops)]
-    return Frames(data, starts, all_stops), piece_of
+    data = np.frombuffer(b"".join([piece.data for piece in pieces]), np.uint8)
+    begins = np.cumsum([0, *(len(piece.data) for piece in pieces)])[:-1]
+    piece_of = np.repeat(np.arange(len(pieces)), [len(piece.stops) for piece in pieces])
+    stops = np.array([stop for piece in pieces for stop in piece.stops], np.int64)
+    first = np.diff(piece_of, prepend=-1) > 0
+    starts = np.where(first, 0, np.roll(stops, 1))  # a frame starts where the one before it stops
+    return Frames(data, starts + begins[piece_of], stops + begins[piece_of]), piece_of
 
 
 def _trusted(bad: Flags, piece_of: Places) -> Flags:  # (n,)

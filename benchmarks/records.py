@@ -1,0 +1,141 @@
+"""How fast records are indexed, with all checksums, and read at random, against streaming by PyPI `tfrecord`.
+
+python -m benchmarks.records FOLDER      FOLDER holds converted domains
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fewshift.data.domain import Item
+from fewshift.data.example import encode_example
+from fewshift.data.pixels import decode
+from fewshift.data.records import RecordSource
+from fewshift.data.records_folder import domain_folders
+from fewshift.data.scan import scan_files
+from fewshift.data.scan_window import ClassFile
+from fewshift.data.spec_json import read_spec
+from fewshift.data.tfrecord import frame
+
+THREADS = 2
+REPEATS = 3
+
+
+def run(records: Path, *, megabytes: int = 200, tasks: int = 8) -> dict[str, Any]:
+    """All numbers; each is the best of three, because other work on the machine only slows a run down."""
+    with tempfile.TemporaryDirectory(prefix="fewshift-bench-") as folder:
+        synthetic = {
+            f"index_mb_per_s_{size}_byte_records": _index_speed(
+                _write_files(Path(folder) / str(size), size, megabytes * 10**6)
+            )
+            for size in (20_000, 1_000)
+        }
+    files = [
+        ClassFile(folder / f"{class_id}.tfrecords", class_id)
+        for folder in domain_folders(records)
+        for class_id in range(read_spec(folder).classes)
+    ]
+    return {
+        **synthetic,
+        "index_mb_per_s_folder": _index_speed(files),
+        "index_mb_per_s_folder_lengths_only": _index_speed(files, check=False),
+        **_against_streaming(records, tasks),
+    }
+
+
+def _write_files(folder: Path, record_bytes: int, total: int, files: int = 10) -> list[ClassFile]:
+    """Records of random bytes around this size, which no compression or cache can shorten."""
+    folder.mkdir()
+    generator = np.random.default_rng(0)
+    result = []
+    for class_id in range(files):
+        path = folder / f"{class_id}.tfrecords"
+        with path.open("wb") as out:
+            while out.tell() < total // files:
+                sizes = generator.integers(record_bytes // 2, record_bytes * 3 // 2, 100)
+                out.write(frame([encode_example(generator.bytes(int(n)), class_id) for n in sizes]))
+        result.append(ClassFile(path, class_id))
+    return result
+
+
+def _index_speed(files: Sequence[ClassFile], check: bool = True) -> float:
+    total = sum(file.path.stat().st_size for file in files)
+
+    def scan() -> None:
+        for result in scan_files(files, check=check, threads=THREADS):
+            assert not result.faults
+
+    return round(total / 1e6 / _best(scan), 1)
+
+
+def _against_streaming(records: Path, tasks: int) -> dict[str, Any]:
+    """The same images, a task's worth at a time, by position and by streaming the class files they are in."""
+    generator = random.Random(0)
+    ours, streamed, decoding = 0.0, 0.0, 0.0
+    images = 0
+    for number in range(tasks):
+        folders = domain_folders(records)
+        folder = folders[number % len(folders)]
+        spec = read_spec(folder)
+        classes = generator.sample(range(spec.classes), min(20, spec.classes))
+        items = [
+            (c, place)
+            for c in classes
+            for place in sorted(
+                generator.sample(range(spec.images_per_class[c]), min(25, spec.images_per_class[c]))
+            )
+        ]
+        source = RecordSource(folder, spec)
+        source.prepare()
+        assert source.read_encoded(items) == _stream(folder, items)
+        ours += _best(lambda source=source, items=items: source.read_encoded(items))
+        streamed += _best(lambda folder=folder, items=items: _stream(folder, items))
+        encoded = source.read_encoded(items)
+        decoding += _best(lambda encoded=encoded: [decode(image, "") for image in encoded])
+        images += len(items)
+    return {
+        "images_a_task": images // tasks,
+        "encoded_images_per_s": round(images / ours),
+        "streamed_images_per_s": round(images / streamed),
+        "encoded_over_streamed": round(streamed / ours, 1),
+        "decoded_over_streamed_and_decoded": round((streamed + decoding) / (ours + decoding), 2),
+    }
+
+
+def _stream(folder: Path, items: Sequence[Item]) -> list[bytes]:
+    from tfrecord.reader import tfrecord_loader
+
+    wanted: dict[int, list[int]] = {}
+    for class_id, place in items:
+        wanted.setdefault(class_id, []).append(place)
+    found: dict[Item, bytes] = {}
+    for class_id, places in wanted.items():
+        keep = set(places)
+        description = {"image": "byte", "label": "int"}
+        path = str(folder / f"{class_id}.tfrecords")
+        for place, example in enumerate(tfrecord_loader(path, None, description)):
+            if place in keep:
+                found[class_id, place] = bytes(example["image"])
+    return [found[item] for item in items]
+
+
+def _best(work: Callable[[], Any]) -> float:
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(Path(sys.argv[1])), indent=1))
