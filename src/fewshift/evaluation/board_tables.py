@@ -28,7 +28,7 @@ def accuracy_table(board: Board) -> Table:
     ]
     averages = [
         Row(label, mark_best(_percent(board.average(c, domains)) for c in columns), AVERAGE_GROUP)
-        for label, domains in _averaged(board)
+        for label, domains in averaged(board)
     ]
     return Table(
         title="Accuracy, %",
@@ -40,7 +40,7 @@ def accuracy_table(board: Board) -> Table:
     )
 
 
-def _averaged(board: Board) -> list[tuple[str, list[str]]]:
+def averaged(board: Board) -> list[tuple[str, list[str]]]:
     """The averages that say something here, with their domains."""
     found = [(label, board.domains(*roles)) for label, roles in AVERAGES]
     both = board.domains("seen") and board.domains("unseen")
@@ -107,7 +107,7 @@ def difference_table(board: Board, baseline: Contender) -> Table:
         )
         for domain, role in board.roles.items()
     ]
-    for label, domains in _averaged(board):
+    for label, domains in averaged(board):
         cells = tuple(_percent(board.average_difference(c, baseline, domains), signed=True) for c in others)
         rows.append(Row(label, cells, AVERAGE_GROUP))
     return Table(

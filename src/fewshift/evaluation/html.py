@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from fewshift import __version__
+from fewshift.evaluation.board_tables import AVERAGE_GROUP, averaged
 from fewshift.evaluation.boards import Board, Contender
 from fewshift.evaluation.page_style import STYLE
 from fewshift.evaluation.report import PUBLISHED_NOTE, Report, Section
@@ -90,7 +91,9 @@ def _by_role(board: Board) -> list[tuple[str, list[str]]]:
 
 
 def _accuracy_chart(board: Board) -> str:
-    groups = [
+    averages = [(label, [board.average(c, ds) for c in board.contenders]) for label, ds in averaged(board)]
+    groups = [Group(AVERAGE_GROUP, averages)] if averages else []
+    groups += [
         Group(heading, [(domain, [board.mean(c, domain) for c in board.contenders]) for domain in domains])
         for heading, domains in _by_role(board)
     ]

@@ -91,7 +91,7 @@ def _bar(left: float, y: float, span: float, thick: float, value: Interval, i: i
     words = f"{100 * value.mean:.1f} ± {100 * value.half:.1f}"
     return element(
         "g",
-        element("title", escape(f"{name}: {words} %, {value.n} tasks")),
+        element("title", escape(f"{name}: {words} %")),
         element("rect", x=left, y=y, width=max(0.5, end - left), height=thick, class_=f"fill{i % 8}"),
         line(low, middle, high, middle, "whisker"),
         text(max(high, end) + 5, y + thick - 1, f"{100 * value.mean:.1f}", "value"),
