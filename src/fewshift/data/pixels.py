@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
-import torch
 from PIL import Image
 from torch import Tensor
 
+from fewshift.data.buffers import lease
 from fewshift.data.decoding import MAX_PIXELS, decode
 from fewshift.data.domain import Pixels
 from fewshift.data.resize import Floats, resize_aligned
@@ -35,7 +35,7 @@ __all__ = [
 Channels: TypeAlias = tuple[float, float, float]
 IMAGENET_MEAN: Channels = (0.485, 0.456, 0.406)
 IMAGENET_STD: Channels = (0.229, 0.224, 0.225)
-PLANES_AT_ONCE = 24
+PLANES_AT_ONCE = 24  # resized together: few enough for the processor's cache, enough to be worth a call
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +88,17 @@ def practical(
 
 def prepare(images: Sequence[Pixels], rule: PixelRule) -> Tensor:  # (n, 3, size, size) float32
     """The images as the network reads them; no result depends on the other images of the batch."""
-    out = np.empty((len(images), 3, rule.size, rule.size), np.float32)  # numpy asks for huge pages, torch not
-    scale = np.array([1 / (255 * s) for s in rule.std], np.float32)[:, None, None]
-    shift = np.array([m / s for m, s in zip(rule.mean, rule.std, strict=True)], np.float32)[:, None, None]
-    if len(set(rule.std)) == len(set(rule.mean)) == 1:
-        scale, shift = scale[:1], shift[:1]  # then grey may stay one plane until it is copied out
-    resize = _protocol_values if rule.kind == "protocol" else _practical_values
-    for places in _together(images):
-        values = resize([images[place] for place in places], rule)
-        if len(scale) == values.shape[1] or len(scale) == 1:
-            values *= scale
-            values -= shift
-        else:
-            values = values * scale - shift
-        out[places] = values
-    return torch.from_numpy(out)
+    out, tensor = lease(len(images), 3, rule.size, rule.size)
+    if rule.kind == "practical":
+        scale = np.array([1 / (255 * s) for s in rule.std], np.float32)[:, None, None]
+        shift = np.array([m / s for m, s in zip(rule.mean, rule.std, strict=True)], np.float32)[:, None, None]
+        for place, image in enumerate(images):
+            np.multiply(_resize_antialiased(image, rule).transpose(2, 0, 1), scale, out=out[place])
+            out[place] -= shift
+    else:
+        for places in _together(images):
+            _resize_by_protocol([images[place] for place in places], places, rule, out)
+    return tensor
 
 
 def _together(images: Sequence[Pixels]) -> Iterator[list[int]]:
@@ -116,21 +112,28 @@ def _together(images: Sequence[Pixels]) -> Iterator[list[int]]:
             yield places[start : start + at_once]
 
 
-def _protocol_values(images: Sequence[Pixels], rule: PixelRule) -> Floats:  # (k, c, size, size)
+def _resize_by_protocol(images: Sequence[Pixels], places: list[int], rule: PixelRule, out: Floats) -> None:
+    """Write the images, all of one shape, to their places in `out`."""
     height, width, channels = images[0].shape
-    planes = np.empty((len(images), channels, height, width), np.uint8)
+    scale, shift = 1 / (255 * rule.std[0]), rule.mean[0] / rule.std[0]
+    planes: Pixels = np.empty((len(images), channels, height, width), np.uint8)
     for plane, image in zip(planes, images, strict=True):
         plane[...] = image.transpose(2, 0, 1)
-    values = resize_aligned(planes.reshape(-1, height, width), rule.size)
+    planes = planes.reshape(-1, height, width)
+    neighbours = places[-1] - places[0] == len(places) - 1
+    if channels == 3 and neighbours and not rule.rounded:
+        target = out[places[0] : places[-1] + 1].reshape(planes.shape[0], rule.size, rule.size)
+        resize_aligned(planes, rule.size, scale, shift, target)
+        return
     if rule.rounded:
+        values = resize_aligned(planes, rule.size)
         np.rint(values, out=values)
-    return values.reshape(len(images), channels, rule.size, rule.size)
-
-
-def _practical_values(images: Sequence[Pixels], rule: PixelRule) -> Floats:  # (k, c, size, size)
-    return np.stack([_resize_antialiased(image, rule).transpose(2, 0, 1) for image in images]).astype(
-        np.float32
-    )
+        values *= np.float32(scale)
+        values -= np.float32(shift)
+    else:
+        values = resize_aligned(planes, rule.size, scale, shift)
+    where = slice(places[0], places[-1] + 1) if neighbours else places
+    out[where] = values.reshape(len(images), channels, rule.size, rule.size)
 
 
 def _resize_antialiased(image: Pixels, rule: PixelRule) -> Pixels:  # (size, size, c)

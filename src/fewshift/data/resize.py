@@ -7,7 +7,6 @@ library's fused kernel gives other last bits for another batch size, channel cou
 
 from __future__ import annotations
 
-import math
 import threading
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,29 +21,40 @@ from fewshift.data.domain import Pixels
 Floats: TypeAlias = NDArray[np.float32]
 
 
-def resize_aligned(planes: Pixels, size: int) -> Floats:  # (p, h, w) uint8 -> (p, size, size)
-    """Grey levels at source row i * (h - 1) / (size - 1) and column j * (w - 1) / (size - 1), unrounded.
+def resize_aligned(
+    planes: Pixels,  # (p, h, w)
+    size: int,
+    scale: float = 1.0,
+    shift: float = 0.0,
+    out: Floats | None = None,  # (p, size, size), contiguous
+) -> Floats:  # (p, size, size)
+    """v * scale - shift at row i * (h - 1) / (size - 1) and column j * (w - 1) / (size - 1), unrounded.
 
-    The result is scratch memory of the calling thread: use it before the next call.
+    Without `out` the result is scratch memory of the calling thread: use it before the next call.
     """
-    count, height, width = planes.shape
-    if (height, width) == (size, size):
-        same = _scratch("same", (count, size, size))
-        same[...] = planes
-        return same
-    down, across = _along(height, size), _along(width, size)
+    if out is None:
+        out = _scratch("out", (len(planes), size, size))
+    if planes.shape[1:] == (size, size):
+        return _scaled(planes, scale, shift, out)
+    down, across = _along(planes.shape[1], size), _along(planes.shape[2], size)
     if down.needed is not None:
         planes = planes.take(down.needed, axis=1)
     if across.needed is not None:
         planes = planes.take(across.needed, axis=2)
     count, height, width = planes.shape
     # Both passes gather whole rows, which is quick; so the columns are rows for a while.
-    columns = _scratch("columns", (width, count * height))
-    columns[...] = planes.reshape(count * height, width).T
-    columns = _gather(columns[None], across, "across")[0]  # (size, p * h)
-    rows = _scratch("rows", (count * height, size))
-    torch.from_numpy(rows).copy_(torch.from_numpy(columns).t())  # several times quicker than numpy's own
-    return _gather(rows.reshape(count, height, size), down, "down")
+    columns = _scratch("columns", (1, width, count * height))
+    _scaled(planes.reshape(count * height, width).T, scale, shift, columns[0])
+    columns = _gather(columns, across, _scratch("across", (1, size, count * height)))
+    rows = _scratch("rows", (count, height, size))
+    _transpose(columns[0], rows.reshape(count * height, size))
+    return _gather(rows, down, out)
+
+
+def _scaled(levels: Pixels, scale: float, shift: float, out: Floats) -> Floats:
+    np.multiply(levels, np.float32(scale), out=out, dtype=np.float32)
+    out -= np.float32(shift)
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +77,23 @@ def _along(length: int, size: int) -> _Along:
     return _Along(needed, 2 * np.arange(size), share)
 
 
-def _gather(values: Floats, along: _Along, name: str) -> Floats:  # (n, h, w) -> (n, size, w)
-    count, _, width = values.shape
-    steps = _scratch(f"{name} steps", values.shape)
+def _gather(values: Floats, along: _Along, out: Floats) -> Floats:  # (n, h, w) -> (n, size, w)
+    steps = _scratch("steps", values.shape)
     np.subtract(values[:, 1:], values[:, :-1], out=steps[:, :-1])
     steps[:, -1] = 0
-    shape = (count, len(along.upper), width)
-    resized = values.take(along.upper, 1, _scratch(name, shape), "clip")
-    added = steps.take(along.upper, 1, _scratch(f"{name} added", shape), "clip")
+    added = _scratch("added", out.shape)
+    values.take(along.upper, 1, out, "clip")
+    steps.take(along.upper, 1, added, "clip")
     added *= along.share
-    resized += added
-    return resized
+    out += added
+    return out
+
+
+def _transpose(source: Floats, out: Floats) -> None:  # (a, b) -> (b, a)
+    if source.size < 20_000:
+        out[...] = source.T
+    else:  # in blocks, which numpy does not do
+        torch.from_numpy(out).copy_(torch.from_numpy(source).t())
 
 
 _local = threading.local()
@@ -85,7 +101,9 @@ _local = threading.local()
 
 def _scratch(name: str, shape: tuple[int, ...]) -> Floats:
     """Memory of this thread that the next call reuses: fresh pages would cost more than the arithmetic."""
-    size = math.prod(shape)
+    size = 1
+    for length in shape:
+        size *= length
     flat: Floats | None = getattr(_local, name, None)
     if flat is None or len(flat) < size:
         flat = np.empty(size, np.float32)
