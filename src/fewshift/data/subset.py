@@ -1,0 +1,87 @@
+"""A domain's TRAIN classes in two parts, so that one part can teach what the other never saw.
+
+A backbone recognises the classes it was trained on, so tasks made of them need little adaptation.
+Preconditioners that are to help on new classes are better learned on classes held out from the backbone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fewshift.data.domain import Domain, ImageSource, Item, Pixels
+from fewshift.data.random import keyed_stream
+from fewshift.data.spec import Group, Spec
+from fewshift.errors import DataError
+from fewshift.types import SPLITS, Split
+
+
+@dataclass(frozen=True)
+class Renumbered:
+    """A source whose classes carry other numbers."""
+
+    source: ImageSource
+    class_ids: tuple[int, ...]  # new class id -> the source's
+
+    def read(self, items: Sequence[Item]) -> list[Pixels]:
+        """The images at these places."""
+        return self.source.read([(self.class_ids[c], image) for c, image in items])
+
+
+def hold_out(domain: Domain, fraction: float, seed: int = 0) -> tuple[Domain, Domain]:
+    """(kept, held out): about `fraction` of the TRAIN classes go to the second; VALID and TEST are in both.
+
+    Bi-level domains are divided by whole alphabets, others by classes. Names stay; class ids are counted
+    anew.
+    """
+    spec = domain.spec
+    if not 0 < fraction < 1:
+        raise DataError(
+            f"{spec.name}: a fraction of {fraction} cannot be held out: give a number between 0 and 1"
+        )
+    blocks: list[tuple[int, ...]] = [(c,) for c in spec.splits["train"]]
+    if spec.kind == "bilevel":
+        blocks = [group.class_ids for group in spec.groups["train"]]
+    if len(blocks) < 2:
+        what = "alphabet" if spec.kind == "bilevel" else "class"
+        raise DataError(
+            f"{spec.name}: its TRAIN split has one {what}: two or more are needed to hold some out"
+        )
+    wanted = fraction * sum(len(block) for block in blocks)
+    order = keyed_stream("hold out", seed, spec.name).sample(len(blocks), len(blocks))
+    held: set[int] = set()
+    for place in order[:-1]:  # one block at least is kept
+        block = blocks[place]
+        if held and len(held) + len(block) / 2 > wanted:
+            break
+        held |= set(block)
+    kept = [c for c in spec.splits["train"] if c not in held]
+    return _with_train(domain, kept), _with_train(domain, sorted(held))
+
+
+def _with_train(domain: Domain, train: Sequence[int]) -> Domain:
+    spec = domain.spec
+    class_ids = (*train, *spec.splits["valid"], *spec.splits["test"])
+    new = {old: place for place, old in enumerate(class_ids)}
+    splits: dict[Split, range] = {}
+    start = 0
+    for split in SPLITS:
+        count = len(train) if split == "train" else len(spec.splits[split])
+        splits[split] = range(start, start + count)
+        start += count
+    groups = {split: _renumbered(spec.groups[split], new) for split in spec.groups}
+    part = Spec(
+        spec.name,
+        tuple(spec.class_names[c] for c in class_ids),
+        tuple(spec.images_per_class[c] for c in class_ids),
+        splits,
+        spec.kind,
+        groups,
+    )
+    return replace(domain, spec=part, source=Renumbered(domain.source, class_ids))
+
+
+def _renumbered(groups: Sequence[Group], new: dict[int, int]) -> tuple[Group, ...]:
+    """The groups with the classes that are left; a group without any goes."""
+    left = (replace(group, class_ids=tuple(new[c] for c in group.class_ids if c in new)) for group in groups)
+    return tuple(group for group in left if group.class_ids)

@@ -1,0 +1,203 @@
+"""Training an extractor by classification: one domain, several at once, or several with teachers (URL).
+
+One domain is the several-domain run with K = 1: a head over its TRAIN classes and cross-entropy. The
+validation is nearest-centroid accuracy on VALID tasks, as published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fewshift.data.protocol import VARYING, Protocol
+from fewshift.data.resident import ResidentDomain, to_device
+from fewshift.nets.backbone import Backbone, freeze, named_tensors
+from fewshift.nets.tensor_file import join, part
+from fewshift.progress import Track, silent
+from fewshift.training.augment import augment, draw
+from fewshift.training.batches import image_stream
+from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
+from fewshift.training.distill import Teacher
+from fewshift.training.distributed import ALONE, Team, share_batch_norms
+from fewshift.training.heads import memory_layout, new_multi_head, summed_cross_entropy
+from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
+from fewshift.training.named import fingerprint, length
+from fewshift.training.schedule import cosine_restarts, set_rate
+from fewshift.training.settings import BackboneSettings
+from fewshift.training.students import Students
+from fewshift.training.tasks import ResidentTasks, validation_addresses
+from fewshift.training.validation import by_domain, centroid_accuracy
+
+__all__ = ["PAPER_WATCH", "BackboneLearner", "BackboneSettings", "TrainedBackbone", "train_backbone"]
+
+PAPER_WATCH = Watch(log_every=50, checkpoint_every=2_000, validate_every=48_000)
+
+
+@dataclass(frozen=True)
+class TrainedBackbone:
+    """What a run gives, on the CPU: the extractor, frozen, and the heads, so that it can teach."""
+
+    backbone: Backbone
+    teachers: Mapping[str, Teacher]  # by domain; all share the extractor
+    outcome: Outcome
+
+
+class BackboneLearner:
+    """A shared extractor and a head a domain; with teachers also an adaptor a domain."""
+
+    kind, unit = "backbone", "images"
+
+    def __init__(
+        self,
+        domains: Mapping[str, ResidentDomain],
+        settings: BackboneSettings,
+        teachers: Mapping[str, Teacher],
+        protocol: Protocol,
+        team: Team,
+    ) -> None:
+        self.settings, self.team = settings, team
+        self.tasks = ResidentTasks(domains, protocol)
+        self.device = self.tasks.device
+        self.streams = [image_stream(d, settings.batch(name), settings.seed) for name, d in domains.items()]
+        self.counts = [stream.batch for stream in self.streams]
+        self.units = sum(self.counts)
+        classes = {stream.domain.name: stream.classes for stream in self.streams}
+        self.model = new_multi_head(classes, settings.width, settings.stem_padding, settings.seed)
+        if team.size > 1:
+            share_batch_norms(self.model)
+        self.layout = memory_layout(settings.width, self.device)
+        self.model.to(self.device).to(memory_format=self.layout)  # type: ignore[call-overload]
+        self.weights = {name: w for name, w in self.model.named_parameters() if w.requires_grad}
+        self.optimizer = torch.optim.SGD(
+            list(self.weights.values()),
+            lr=settings.rate,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+        )
+        dim = self.model.net.dim
+        self.students = Students(teachers, classes, dim, settings.distillation, settings.seed, self.device)
+
+    def update(self, step: int) -> Metrics:
+        """Σ_k CE_k, plus what the teachers of domains say whose weight has not expired."""
+        settings = self.settings
+        images, labels, sizes = self._batch(step)
+        self.model.train()
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
+            features, logits = self.model(images, sizes)
+            entropy = summed_cross_entropy(logits, labels, self.counts)
+            taught = self.students.loss(step, torch.split(images, sizes), features, logits, self.counts)
+        loss = entropy + taught
+        wanted = [*self.weights.values(), *self.students.weights.values()]
+        gradients = torch.autograd.grad(loss, wanted, allow_unused=True, materialize_grads=True)
+        right = torch.stack(
+            [(a.argmax(dim=1) == b).sum() / n for a, b, n in zip(logits, labels, self.counts, strict=True)]
+        ).mean()
+        numbers = torch.stack([entropy.detach(), taught.detach(), right])
+        self.team.add_up([numbers, *gradients])
+        for weight, gradient in zip(wanted, gradients, strict=True):
+            weight.grad = gradient
+        rate = cosine_restarts(settings.rate, step, settings.period)
+        set_rate(self.optimizer, rate)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.students.step(step, settings.period)
+        metrics: dict[str, Tensor | float] = {"loss": numbers[0] + numbers[1], "cross_entropy": numbers[0]}
+        if self.students.weights:
+            metrics["distillation"] = numbers[1]
+        return {**metrics, "accuracy": numbers[2], "gradient_norm": length(gradients), "rate": rate}
+
+    def validate(self) -> Validation | None:
+        """Nearest-centroid accuracy on VALID tasks."""
+        tasks = validation_addresses(
+            self.kind, self.settings.seed, self.tasks, "valid", self.settings.validation_tasks
+        )
+        if not tasks:
+            return None
+        net = self.model.net.eval()
+        return by_domain(
+            tasks, lambda address: centroid_accuracy(net, self.tasks.episode(address)), self.device, self.team
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Weights, running statistics and what the optimizers remember."""
+        kept = optimizer_tensors(self.optimizer, list(self.weights))
+        return join(
+            {"model": self.model.state_dict(), "optimizer": kept, "students": self.students.tensors()}
+        )
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Return to a state that `tensors` gave."""
+        copy_into(self.model.state_dict(), part(tensors, "model"))
+        restore_optimizer(self.optimizer, list(self.weights), part(tensors, "optimizer"))
+        self.students.restore(part(tensors, "students"))
+
+    def _batch(self, step: int) -> tuple[Tensor, list[Tensor], list[int]]:
+        """This process's images of the step, varied; labels and sizes by domain."""
+        chosen = np.concatenate([stream.at(step) for stream in self.streams], axis=1)
+        draws = draw(
+            self.settings.augmentation, self.units, np.random.default_rng([self.settings.seed, step])
+        )
+        ends = np.cumsum(self.counts)
+        shares = [
+            np.arange(e - n + self.team.rank, e, self.team.size)
+            for e, n in zip(ends, self.counts, strict=True)
+        ]
+        mine, sizes = np.concatenate(shares), [len(share) for share in shares]
+        rows, labels = to_device(chosen[:, mine], self.device)
+        levels = [
+            stream.domain.gather(part).permute(0, 2, 3, 1)
+            for stream, part in zip(self.streams, torch.split(rows, sizes), strict=True)
+        ]
+        varied = augment(torch.cat(levels).permute(0, 3, 1, 2), self.settings.augmentation, draws.of(mine))
+        varied = varied.contiguous(memory_format=self.layout)
+        return varied, list(torch.split(labels, sizes)), sizes
+
+
+def train_backbone(
+    domains: Mapping[str, ResidentDomain],
+    settings: BackboneSettings,
+    folder: Path,
+    *,
+    teachers: Mapping[str, Teacher] | None = None,
+    protocol: Protocol = VARYING,
+    watch: Watch = PAPER_WATCH,
+    resume: bool = False,
+    track: Track = silent,
+    team: Team = ALONE,
+) -> TrainedBackbone:
+    """Train an extractor on these domains' TRAIN classes; with `teachers`, as URL does.
+
+    `protocol` is that of the VALID tasks. The best validated state is returned.
+    """
+    learner = BackboneLearner(domains, settings, teachers or {}, protocol, team)
+    chosen = {k: v for k, v in asdict(settings).items() if k not in {"updates", "validation_tasks"}}
+    taught = {
+        name: fingerprint({"net": named_tensors(t.net), "head": named_tensors(t.head)})
+        for name, t in (teachers or {}).items()
+    }
+    identity = {"settings": chosen, "tasks": learner.tasks.identity(), "teachers": taught}
+    outcome = run(
+        learner,
+        folder,
+        identity=identity,
+        updates=settings.updates,
+        watch=watch,
+        resume=resume,
+        track=track,
+        team=team,
+    )
+    classes = {stream.domain.name: stream.classes for stream in learner.streams}
+    model = new_multi_head(classes, settings.width, settings.stem_padding, settings.seed)
+    copy_into(model.state_dict(), part(outcome.checkpoint().tensors, "model"))
+    model.eval().requires_grad_(False)
+    heads = {
+        name: Teacher(model.net, head)
+        for name, head in zip(classes, model.heads, strict=True)
+        if isinstance(head, nn.Linear)
+    }
+    return TrainedBackbone(freeze(model.net), heads, outcome)

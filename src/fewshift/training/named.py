@@ -1,0 +1,57 @@
+"""Small sums over dictionaries of named tensors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+
+def owned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copies that an optimizer may change."""
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+def zeros(like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A zero of each one's shape."""
+    return {name: torch.zeros_like(tensor) for name, tensor in like.items()}
+
+
+def square_zeros(like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A zero matrix for the left side of each one."""
+    return {name: tensor.new_zeros(len(tensor), len(tensor)) for name, tensor in like.items()}
+
+
+def joined(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """`domain/site` -> tensor, from domain -> site -> tensor."""
+    return {f"{domain}/{site}": t for domain, sites in parts.items() for site, t in sites.items()}
+
+
+def stacked(
+    tensors: Mapping[str, Tensor], domains: Iterable[str], sites: Iterable[str]
+) -> dict[str, Tensor]:  # site -> (K, ...)
+    """What `joined` made, with the domains of a site in one tensor."""
+    return {site: torch.stack([tensors[f"{domain}/{site}"] for domain in domains]) for site in sites}
+
+
+def length(tensors: Iterable[Tensor]) -> Tensor:  # -> ()
+    """The length of all tensors as one vector."""
+    total: Tensor = torch.stack([tensor.norm() for tensor in tensors]).norm()
+    return total
+
+
+def add_where(usable: Tensor, totals: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Add the values to the totals of the same names, or nothing where `usable` is false."""
+    for name, value in values.items():
+        totals[name].add_(torch.where(usable, value, torch.zeros_like(value)))
+
+
+def fingerprint(parts: Mapping[str, Mapping[str, Tensor]]) -> str:
+    """A short hash of names and values, the same on every device."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(joined(parts).items()):
+        digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().to("cpu", torch.float32).contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,139 @@
+"""What a run leaves to choose: one frozen value a stage, whose defaults are the published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from fewshift.core.precond import design_named
+from fewshift.errors import FewshiftError
+from fewshift.training.augment import Augmentation
+from fewshift.training.distill import Distillation
+from fewshift.training.tasks import Sampling
+from fewshift.types import Split
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackboneSettings:
+    """Everything that decides an extractor. The defaults are the published ones of MDL and URL."""
+
+    updates: int = 240_000
+    batches: Mapping[str, int] = field(default_factory=dict)  # images a step by domain, where not the default
+    default_batch: int = 64
+    rate: float = 0.03
+    momentum: float = 0.9
+    weight_decay: float = 7e-4  # on all weights, batch norm's too
+    period: int = 48_000
+    augmentation: Augmentation = field(default_factory=Augmentation)
+    distillation: Distillation = field(default_factory=Distillation)  # used where there are teachers
+    width: int = 64
+    stem_padding: int = 2
+    precision: Literal["float32", "bfloat16"] = "float32"  # of activations; weights are always float32
+    validation_tasks: int = 300  # a domain; 0 for no validation
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        counts = {"updates": self.updates, "period": self.period, "width": self.width}
+        counts |= {f"the batch of {name}": size for name, size in self.batches.items()}
+        for name, value in {**counts, "default_batch": self.default_batch}.items():
+            if value < 1:
+                raise FewshiftError(f"train backbone: {name} is {value}: give 1 or more")
+        if self.rate <= 0:
+            raise FewshiftError(f"train backbone: the rate is {self.rate}: give more than 0")
+
+    def batch(self, domain: str) -> int:
+        """How many images of this domain a step reads."""
+        return self.batches.get(domain, self.default_batch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InnerLevel:
+    """The steps inside a task (Eq. 9 and 14), with the paper's values."""
+
+    rate: float = 0.1  # for the adapters and for the last map
+    steps: int = 5
+    order: Literal[1, 2] = 1
+
+    def __post_init__(self) -> None:
+        if self.rate <= 0 or self.steps < 1 or self.order not in (1, 2):
+            raise FewshiftError(
+                f"inner level: rate {self.rate}, steps {self.steps}, order {self.order}: "
+                "give a rate above 0, one step or more, and order 1 or 2"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreconditionerSettings:
+    """Everything Algorithm 1 leaves to choose. The defaults are the paper's for eight domains."""
+
+    updates: int = 10_000
+    tasks_per_update: int = 16
+    inner: InnerLevel = field(default_factory=InnerLevel)
+    design: str = "gram"
+    scale: float = 0.1  # roots start at this times the identity
+    rank: int | None = None  # of `low_rank`
+    rate: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 7e-4
+    period: int = 2_500  # updates from one cosine restart to the next
+    normalise: bool = (
+        False  # give each site's gradient length 1: the outer signal is faint and short runs need more
+    )
+    train_starts: bool = False  # learn theta_0 of each domain, too
+    start_rate: float = 0.01
+    sampling: Sampling = "stratified"
+    split: Split = "train"  # whose classes the tasks are made of
+    validation_split: Split = "valid"
+    validation_tasks: int = 50  # a domain; 0 for no validation
+    validation_steps: int = 40
+    validation_rates: tuple[float, float] = (0.05, 0.30)  # adapters, last map: the test rates of seen domains
+    spectrum_every: int = 50  # steps between looks at the largest eigenvalue
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        design_named(self.design)
+        for name in ("updates", "tasks_per_update", "period", "spectrum_every"):
+            if getattr(self, name) < 1:
+                raise FewshiftError(f"train preconditioners: {name} is {getattr(self, name)}: give 1 or more")
+        if self.rate <= 0 or self.start_rate <= 0:
+            raise FewshiftError(f"train preconditioners: the rate is {self.rate}: give more than 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierSettings:
+    """Everything Algorithm 2 leaves to choose. The defaults are the paper's.
+
+    `auxiliary` is λ of Eq. 12; 0 leaves the inner level out altogether (cross-entropy only). `cross_entropy`
+    False leaves the domain labels out (auxiliary loss only).
+    """
+
+    updates: int = 4_000
+    tasks_per_update: int = 16
+    inner: InnerLevel = field(default_factory=InnerLevel)
+    auxiliary: float = 0.1
+    cross_entropy: bool = True
+    width: int = 256  # filters a layer
+    rate: float = 1e-3
+    weight_decay: float = 7e-4
+    period: int = 500
+    sampling: Sampling = "stratified"
+    split: Split = "train"
+    validation_split: Split = "valid"
+    validation_tasks: int = 20  # a domain; 0 for no validation
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("updates", "tasks_per_update", "period", "width"):
+            if getattr(self, name) < 1:
+                raise FewshiftError(f"train classifier: {name} is {getattr(self, name)}: give 1 or more")
+        if self.rate <= 0 or self.auxiliary < 0:
+            raise FewshiftError(
+                f"train classifier: rate {self.rate}, auxiliary {self.auxiliary}: give a rate above 0 and an "
+                "auxiliary weight of 0 or more"
+            )
+        if not self.cross_entropy and self.auxiliary == 0:
+            raise FewshiftError(
+                "train classifier: with neither cross-entropy nor auxiliary loss there is nothing to learn: "
+                "keep one"
+            )

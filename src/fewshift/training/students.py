@@ -1,0 +1,111 @@
+"""A run's teachers and the adaptors that compare the student with them; none in a run without teachers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from fewshift.errors import FewshiftError
+from fewshift.nets.tensor_file import join, part
+from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
+from fewshift.training.distill import Distillation, Teacher, feature_loss, new_adaptor, prediction_loss
+from fewshift.training.schedule import cosine_restarts, set_rate
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class Students:
+    """Adaptors A_k with their own optimizer. They are thrown away after training."""
+
+    def __init__(
+        self,
+        teachers: Mapping[str, Teacher],
+        classes: Mapping[str, int],
+        dim: int,
+        settings: Distillation,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        self.settings, self.domains = settings, list(classes)
+        self.teachers: dict[str, Teacher] = {}
+        self.adaptors: dict[str, nn.Linear] = {}
+        generator = torch.Generator().manual_seed(seed)
+        for domain, teacher in teachers.items():
+            if domain not in classes:
+                raise FewshiftError(
+                    f"the teacher of {domain} has no domain to teach: leave it out or add the domain"
+                )
+            if teacher.head.out_features != classes[domain]:
+                raise FewshiftError(
+                    f"the teacher of {domain} tells {teacher.head.out_features} classes apart and the domain "
+                    f"has {classes[domain]} TRAIN classes: train the teacher on the same data"
+                )
+            adaptor = new_adaptor(dim, teacher.head.in_features, generator)
+            self.adaptors[domain] = adaptor.to(device)
+            self.teachers[domain] = Teacher(_still(teacher.net, device), _still(teacher.head, device))
+        self.weights = {domain: adaptor.weight for domain, adaptor in self.adaptors.items()}
+        self.optimizer = (
+            torch.optim.Adam(
+                list(self.weights.values()),
+                lr=settings.adaptor_rate,
+                weight_decay=settings.adaptor_weight_decay,
+            )
+            if self.weights
+            else None
+        )
+
+    def loss(
+        self,
+        step: int,
+        images: Sequence[Tensor],
+        features: Sequence[Tensor],
+        logits: Sequence[Tensor],
+        counts: Sequence[int],
+    ) -> Tensor:  # -> ()
+        """Σ_k w_k λ_k [(1 - CKA_k) + KL_k]; teachers whose weight has expired are not asked.
+
+        Where processes share a batch of `counts` images, each compares its own part, weighted by its size.
+        """
+        total = features[0].new_zeros((), dtype=torch.float32)
+        for place, domain in enumerate(self.domains):
+            weight = self.settings.weight(domain, step)
+            if domain not in self.teachers or weight == 0:
+                continue
+            teacher = self.teachers[domain]
+            with torch.no_grad():
+                known = teacher.net(images[place])
+                said = teacher.head(known)
+            adapted = self.adaptors[domain](features[place])
+            with torch.autocast(adapted.device.type, enabled=False):
+                followed = feature_loss(adapted.float(), known.float())
+                agreed = prediction_loss(logits[place].float(), said.float(), self.settings.temperature)
+                total = total + weight * len(images[place]) / counts[place] * (followed + agreed)
+        return total
+
+    def step(self, step: int, period: int) -> None:
+        """Move the adaptors along the gradients that were put into them."""
+        if self.optimizer is not None:
+            set_rate(self.optimizer, cosine_restarts(self.settings.adaptor_rate, step, period))
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The adaptors and what Adam remembers of them."""
+        if self.optimizer is None:
+            return {}
+        kept = optimizer_tensors(self.optimizer, list(self.weights))
+        return join({"adaptors": self.weights, "optimizer": kept})
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Return to a state that `tensors` gave."""
+        copy_into(self.weights, part(tensors, "adaptors"))
+        if self.optimizer is not None:
+            restore_optimizer(self.optimizer, list(self.weights), part(tensors, "optimizer"))
+
+
+def _still(module: M, device: torch.device) -> M:
+    return copy.deepcopy(module).to(device).eval().requires_grad_(False)

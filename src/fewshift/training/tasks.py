@@ -1,0 +1,122 @@
+"""Which tasks a step learns from: addresses made of the seed and the step's number, never of a state."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+import torch
+
+from fewshift.data.plan import Choices, choices, plan_task
+from fewshift.data.protocol import VARYING
+from fewshift.data.protocol import Protocol as EpisodeProtocol
+from fewshift.data.random import keyed_stream
+from fewshift.data.resident import ResidentDomain
+from fewshift.errors import FewshiftError
+from fewshift.types import Address, Episode, Split
+
+Sampling: TypeAlias = Literal["stratified", "uniform"]
+
+
+class TaskSource(Protocol):
+    """Tasks by address, on the device where they are learned from."""
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The domains that have tasks, in the order of the coefficients."""
+        ...
+
+    def has(self, domain: str, split: Split) -> bool:
+        """Are there classes of this split at all?"""
+        ...
+
+    def episode(self, address: Address) -> Episode:
+        """The task at this address."""
+        ...
+
+    def identity(self) -> dict[str, object]:
+        """What decides the tasks: data and protocol, ready for JSON."""
+        ...
+
+
+@dataclass(frozen=True)
+class ResidentTasks:
+    """Tasks gathered from images that are held on a device."""
+
+    residents: Mapping[str, ResidentDomain]
+    protocol: EpisodeProtocol = VARYING
+    _choices: dict[tuple[str, Split], Choices] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.residents:
+            raise FewshiftError("training needs one domain at least")
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The domains in the order they were given."""
+        return tuple(self.residents)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tasks are."""
+        return next(iter(self.residents.values())).device
+
+    def has(self, domain: str, split: Split) -> bool:
+        """Are there classes of this split at all?"""
+        return len(self.residents[domain].spec.splits[split]) > 0
+
+    def episode(self, address: Address) -> Episode:
+        """The task at this address."""
+        domain = self.residents[address.domain]
+        key = (address.domain, address.split)
+        if key not in self._choices:
+            self._choices[key] = choices(domain.spec, address.split, self.protocol)
+        return domain.episode(plan_task(self._choices[key], address.seed, address.index))
+
+    def identity(self) -> dict[str, object]:
+        """Fingerprints of the domains' specs, the pixel rule and the protocol."""
+        return {
+            "order": list(self.residents),
+            "domains": {name: domain.spec.fingerprint() for name, domain in self.residents.items()},
+            "pixels": next(iter(self.residents.values())).rule.name,
+            "protocol": self.protocol.to_dict(),
+        }
+
+
+def task_addresses(
+    stage: str, seed: int, domains: Sequence[str], split: Split, step: int, count: int, sampling: Sampling
+) -> list[Address]:
+    """The `count` tasks of one step.
+
+    Stratified: domains take turns, so that a step's numbers of tasks differ by one at most (16 of 8 domains:
+    two each) and no domain is left out for long. Uniform: each task's domain is drawn, as the published
+    readers do.
+    """
+    own = _stage_seed(stage, seed)
+    first = step * count
+    if sampling == "uniform":
+        stream = keyed_stream("domains", own, step)
+        return [Address(own, domains[stream.below(len(domains))], split, first + j) for j in range(count)]
+    return [
+        Address(own, domains[t % len(domains)], split, t // len(domains)) for t in range(first, first + count)
+    ]
+
+
+def validation_addresses(
+    stage: str, seed: int, source: TaskSource, split: Split, tasks: int
+) -> list[Address]:
+    """The same `tasks` of every domain that has such classes, each time."""
+    own = _stage_seed(f"{stage} validation", seed)
+    return [
+        Address(own, domain, split, index)
+        for domain in source.domains
+        if source.has(domain, split)
+        for index in range(tasks)
+    ]
+
+
+def _stage_seed(stage: str, seed: int) -> int:
+    """A seed of its own for each stage, so that no stage meets the tasks of another."""
+    return int.from_bytes(hashlib.sha256(f"{stage} {seed}".encode()).digest()[:6], "big")
