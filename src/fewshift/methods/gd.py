@@ -34,7 +34,7 @@ class GradientDescent:
         task = checked(task)
         chosen = self.rates(task, self.coefficients(task.support.images))
         start = self.engine.backbone.init()
-        rates = site_rates(start, *(self.scale * rate for rate in chosen.rates))
+        rates = site_rates(start, self.scale * chosen.rates.adapters, self.scale * chosen.rates.last)
         return adapted_by(self.engine, task, start, Preconditioned(None, rates), self.steps, chosen)
 
 

@@ -1,0 +1,5 @@
+"""`python -m fewshift` is the `fewshift` command."""
+
+from fewshift.cli import main
+
+main()

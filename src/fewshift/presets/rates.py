@@ -1,0 +1,149 @@
+"""Test rates and the certainty threshold, chosen on validation tasks only.
+
+The pair for domains trained on comes from VALID classes of the seen domains, the pair for others from the
+`valid_unseen` domains; test classes and unseen domains are never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TypeAlias
+
+from fewshift.errors import FewshiftError
+from fewshift.evaluation.evaluate import Setting, score
+from fewshift.methods import METHODS
+from fewshift.methods.build import coefficients_of
+from fewshift.methods.rates import BySeen, Pair, certainty
+from fewshift.nets.engine import Engine
+from fewshift.nets.kit import Kit
+from fewshift.progress import Track, silent
+from fewshift.types import Episode
+
+LazyEpisode: TypeAlias = Callable[[], Episode]  # read when needed: a task may be 50 MB of pixels
+TUNABLE = ("pa", "tsa", "gd", "tsp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """The rates that are tried, along one axis at a time from the published pair."""
+
+    adapters: tuple[float, ...] = (0.0, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
+    last: tuple[float, ...] = (0.0, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
+    rounds: int = 2  # passes over both axes; a pass that changes nothing ends the search
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best pair, and the mean accuracy of every pair that was tried."""
+
+    best: Pair
+    tried: Mapping[Pair, float] = field(default_factory=dict)
+
+
+def tune_pair(accuracy_of: Callable[[Pair], float], start: Pair, grid: Grid) -> Tuned:
+    """Coordinate search; ties go to the pair that was tried first."""
+    tried = {start: accuracy_of(start)}
+    best = start
+    for _ in range(grid.rounds):
+        before = best
+        for axis, values in (("adapters", grid.adapters), ("last", grid.last)):
+            for value in values:
+                pair = best._replace(**{axis: value})
+                if pair not in tried:
+                    tried[pair] = accuracy_of(pair)
+            best = max(tried, key=lambda pair: tried[pair])
+        if best == before:
+            break
+    return Tuned(best, tried)
+
+
+@dataclass(frozen=True)
+class ChosenRates:
+    """What `choose_rates` found, ready for a kit's `info`."""
+
+    pairs: Mapping[str, Mapping[str, list[float]]]  # method -> {"seen": [...], "unseen": [...]}
+    threshold: float | None
+    tried: Mapping[
+        str, Mapping[str, list[list[float]]]
+    ]  # method -> kind -> rows of (adapters, last, accuracy)
+
+    def into(self, kit: Kit) -> Kit:
+        """The kit with these rates."""
+        info = {**kit.info, "rates": {**kit.info.get("rates", {}), **self.pairs}, "rates_tried": self.tried}
+        if self.threshold is not None:
+            info["certainty_threshold"] = self.threshold
+        return replace(kit, info=info)
+
+
+def choose_rates(
+    kit: Kit,
+    engine: Engine,
+    methods: Sequence[str],
+    seen: Sequence[LazyEpisode],
+    unseen: Sequence[LazyEpisode],
+    grid: Grid | None = None,
+    track: Track = silent,
+) -> ChosenRates:
+    """The best pair of each method on validation tasks of either kind, and the threshold between them."""
+    if not seen or not unseen:
+        missing = "VALID classes of seen domains" if not seen else "valid_unseen domains"
+        raise FewshiftError(f"choosing rates needs tasks from {missing}: this suite has none")
+    pairs: dict[str, dict[str, list[float]]] = {}
+    tried: dict[str, dict[str, list[list[float]]]] = {}
+    for name in methods:
+        if name not in TUNABLE:
+            raise FewshiftError(f"{name} has no rates to choose: give some of {', '.join(TUNABLE)}")
+        pairs[name], tried[name] = {}, {}
+        for kind, tasks in (("seen", seen), ("unseen", unseen)):
+            tuned = _tune(kit, engine, name, kind, tasks, grid or Grid(), track)
+            pairs[name][kind] = list(tuned.best)
+            tried[name][kind] = [[*pair, round(value, 5)] for pair, value in tuned.tried.items()]
+    threshold = _threshold(kit, seen, unseen, track) if kit.classifier is not None else None
+    return ChosenRates(pairs, threshold, tried)
+
+
+def _tune(
+    kit: Kit, engine: Engine, name: str, kind: str, tasks: Sequence[LazyEpisode], grid: Grid, track: Track
+) -> Tuned:
+    method = METHODS[name](kit, engine, oracle=True)
+    published: BySeen = method.rates  # type: ignore[attr-defined]
+
+    def accuracy_of(pair: Pair) -> float:
+        fixed = replace(method, rates=BySeen(pair, pair))  # type: ignore[type-var]
+        label = f"{name} on {kind} validation tasks at {pair.adapters:g}, {pair.last:g}"
+        scores = [score(fixed, task(), Setting()).accuracy for task in track(tasks, label=label)]
+        return sum(scores) / len(scores)
+
+    if name == "pa":  # it has no adapters
+        grid = replace(grid, adapters=(0.0,))
+    return tune_pair(accuracy_of, getattr(published, kind), grid)
+
+
+def _threshold(kit: Kit, seen: Sequence[LazyEpisode], unseen: Sequence[LazyEpisode], track: Track) -> float:
+    """The certainty that best tells validation tasks of seen domains from those of others, each kind half."""
+    coefficients = coefficients_of(kit)
+
+    def certainties(tasks: Sequence[LazyEpisode]) -> list[float]:
+        found = (coefficients(task().task.support.images) for task in track(tasks, label="certainty"))
+        return [certainty(p) for p in found if p is not None]
+
+    return best_threshold(certainties(seen), certainties(unseen))
+
+
+def best_threshold(seen: Sequence[float], unseen: Sequence[float]) -> float:
+    """The cut with the largest balanced accuracy for "seen lies above"; the middle of the best gap.
+
+    >>> best_threshold([0.9, 0.8, 0.7], [0.1, 0.3, 0.75])
+    0.5
+    """
+    values = sorted({*seen, *unseen})
+    cuts = [0.0, *((a + b) / 2 for a, b in pairwise(values)), 1.0]
+
+    def balanced(cut: float) -> float:
+        above = sum(value > cut for value in seen) / len(seen)
+        below = sum(value <= cut for value in unseen) / len(unseen)
+        return above + below
+
+    return max(cuts, key=balanced)

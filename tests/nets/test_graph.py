@@ -1,0 +1,100 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from fewshift.core.losses import support_loss
+from fewshift.core.updates import Adadelta, Preconditioned, site_rates
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.engine import FoldedEngine, PlainEngine
+from fewshift.nets.graph import FAR, MAX_WAY, GraphEngine, padded_size, padded_support_loss
+from fewshift.types import Labelled, Task
+
+Make = Callable[..., Backbone]
+MakeTask = Callable[..., Task]
+
+
+def rules(backbone: Backbone) -> dict[str, Preconditioned | Adadelta]:
+    rates = site_rates(backbone.sites, 0.05, 0.3)
+    generator = torch.Generator().manual_seed(5)
+    matrices = {}
+    for site, value in backbone.init().items():
+        root = 0.3 * torch.randn(len(value), len(value), generator=generator, dtype=torch.float64)
+        matrices[site] = (root.T @ root + torch.eye(len(value), dtype=torch.float64)).to(value)
+    return {
+        "plain descent": Preconditioned(None, rates),
+        "preconditioned": Preconditioned(matrices, rates),
+        "adadelta": Adadelta(site_rates(backbone.sites, 0.5, 2.0)),
+        "preconditioned adadelta": Adadelta(rates, preconditioner=matrices),
+    }
+
+
+def test_padding_rows_and_classes_changes_no_loss_and_no_gradient() -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(12, 6, generator=generator, dtype=torch.float64, requires_grad=True)
+    labels = torch.tensor([0, 1, 2] * 3)
+    weights = torch.cat([torch.ones(9, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)])
+    far = torch.full((MAX_WAY,), FAR, dtype=torch.float64)
+    far[:3] = 0
+    wanted = support_loss(features[:9], labels, 3)
+    found = padded_support_loss(
+        features, torch.cat([labels, torch.zeros(3, dtype=torch.int64)]), weights, far
+    )
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+    (a,) = torch.autograd.grad(wanted, features)
+    (b,) = torch.autograd.grad(found, features)
+    torch.testing.assert_close(b, a, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("rule", ["plain descent", "preconditioned", "adadelta", "preconditioned adadelta"])
+def test_static_steps_equal_the_definition(rule: str, make_backbone: Make, make_task: MakeTask) -> None:
+    backbone = make_backbone()
+    engine = GraphEngine(backbone, capture=False)
+    update = rules(backbone)[rule]
+    for images, way in ((5, 2), (12, 3), (30, 5), (12, 3)):  # the last meets buffers that others have used
+        task = make_task(images, way=way)
+        wanted = PlainEngine(backbone).adapt(task, backbone.init(), update, 10)
+        found = engine.adapt(task, backbone.init(), update, 10)
+        torch.testing.assert_close(found.losses, wanted.losses, rtol=0, atol=1e-9)
+        for site, value in wanted.params.items():
+            torch.testing.assert_close(found.params[site], value, rtol=0, atol=1e-9)
+    assert len(engine.steps) == 3
+
+
+def test_one_set_of_buffers_serves_all_rates(make_backbone: Make, make_task: MakeTask) -> None:
+    backbone, task = make_backbone(), make_task(12)
+    engine = GraphEngine(backbone, capture=False)
+    for adapters, last in ((0.05, 0.3), (0.25, 0.05)):
+        update = Preconditioned(None, site_rates(backbone.sites, adapters, last))
+        wanted = PlainEngine(backbone).adapt(task, backbone.init(), update, 5)
+        torch.testing.assert_close(engine.adapt(task, backbone.init(), update, 5).losses, wanted.losses)
+    assert len(engine.steps) == 1
+
+
+def test_a_task_that_fits_no_graph_goes_through_the_folded_engine(make_backbone: Make) -> None:
+    backbone = make_backbone()
+    many = Task(Labelled(torch.randn(60, 3, 28, 28, dtype=torch.float64), torch.arange(60)), 60)
+    update = Preconditioned(None, site_rates(backbone.sites, 0.05, 0.3))
+    engine = GraphEngine(backbone, capture=False)
+    found = engine.adapt(many, backbone.init(), update, 2)
+    assert torch.equal(found.losses, FoldedEngine(backbone).adapt(many, backbone.init(), update, 2).losses)
+    assert not engine.steps
+
+
+def test_sizes_are_padded_to_the_next_of_a_short_list() -> None:
+    assert [padded_size(n) for n in (1, 8, 9, 33, 499, 512, 513)] == [8, 8, 16, 48, 512, 512, None]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("rule", ["plain descent", "preconditioned", "adadelta"])
+def test_captured_graphs_equal_the_definition(rule: str, make_backbone: Make, make_task: MakeTask) -> None:
+    backbone = make_backbone(width=16).to("cuda")
+    engine = GraphEngine(backbone)
+    update = rules(backbone)[rule]
+    for images, way in ((5, 2), (12, 3), (30, 5), (12, 3)):
+        task = make_task(images, way=way)
+        there = Task(Labelled(task.support.images.cuda(), task.support.labels.cuda()), way)
+        wanted = PlainEngine(backbone).adapt(there, backbone.init(), update, 10)
+        found = engine.adapt(there, backbone.init(), update, 10)
+        torch.testing.assert_close(found.losses, wanted.losses, rtol=0, atol=1e-7)
