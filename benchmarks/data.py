@@ -1,0 +1,219 @@
+"""Tasks a second from the cache, from encoded records and by streaming class files, on the same tasks.
+
+    python benchmarks/data.py RECORDS --tasks 64
+
+RECORDS is a folder of converted domains. Prints one JSON object. The streaming reader is what PyPI `tfrecord`
+offers: go through the file of every class of the task, keep the planned records, decode them with Pillow,
+resize them with PyTorch. The readers take turns, one task of every domain at a time and every turn twice, of
+which the quicker counts: what else the machine does meets all of them and is mostly left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import platform
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import psutil
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from tfrecord.reader import tfrecord_loader
+from torch import Tensor
+
+from fewshift.data.cache import build_cache, open_cached, protocol_rule
+from fewshift.data.domain import Domain, Item, Pixels
+from fewshift.data.episodes import reader
+from fewshift.data.loader import prefetch
+from fewshift.data.pixels import PixelRule
+from fewshift.data.plan import TaskPlan, plans
+from fewshift.data.protocol import VARYING
+from fewshift.data.records_folder import open_records
+from fewshift.errors import DataError
+
+MIB = 2**20
+WORKERS = 2
+TURNS = 2
+Tensors: TypeAlias = tuple[Tensor, Tensor]  # support, query
+Read: TypeAlias = Callable[[Sequence[TaskPlan]], Iterable[Tensors]]
+
+
+def run(records: Path, tasks: int) -> dict[str, Any]:
+    """The measurements, those with a target beside it."""
+    domains = {domain.name: domain for domain in open_records(records)}
+    with tempfile.TemporaryDirectory(prefix="fewshift-bench-") as folder:
+        cached = {name: _cached(domain, Path(folder) / name) for name, domain in domains.items()}
+        rules = {name: protocol_rule(domain) for name, domain in cached.items()}
+        rounds = _rounds(domains.values(), tasks)
+        readers: dict[str, Read] = {
+            "cache": lambda todo: _read_ahead(cached, rules, todo),
+            "encoded": lambda todo: _read_ahead(domains, rules, todo),
+            "streaming": lambda todo: _stream(records, rules, todo),
+        }
+        _check_equal(readers, rounds[0])
+        growth = _memory_growth(readers["cache"], rounds)
+        seconds = _take_turns(readers, rounds)
+    count = sum(map(len, rounds))
+    speed = {name: count / taken for name, taken in seconds.items()}
+    images = [sum(map(len, (*plan.support, *plan.query))) for todo in rounds for plan in todo]
+    return {
+        "machine": _machine(),
+        "tasks": {"count": count, "domains": len(rounds[0]), "mean_images": sum(images) / count},
+        "results": [
+            _result("streaming: tasks a second", speed["streaming"]),
+            _result("encoded records: tasks a second", speed["encoded"]),
+            _result("cache: tasks a second", speed["cache"], at_least=50),
+            _result("encoded records / streaming", speed["encoded"] / speed["streaming"], at_least=5),
+            _result("cache / streaming", speed["cache"] / speed["streaming"], at_least=20),
+            _result("cache: growth of resident memory, MiB", growth / MIB, at_most=300),
+        ],
+    }
+
+
+def _cached(domain: Domain, folder: Path) -> Domain:
+    build_cache(domain, folder)
+    return open_cached(domain, folder)
+
+
+def _rounds(domains: Iterable[Domain], tasks: int) -> list[list[TaskPlan]]:
+    """One standard task of every domain's test split a round, `tasks` of them or a few more."""
+    choosable = []
+    for domain in domains:
+        try:
+            choosable.append((domain, plans(domain.spec, "test", VARYING, 0, range(tasks))))
+        except DataError as problem:  # noqa: PERF203
+            print(f"left out: {problem}", file=sys.stderr)
+    if not choosable:
+        raise DataError("no domain of this folder can give a standard task: give another folder")
+    return [[next(planned) for _, planned in choosable] for _ in range(-(-tasks // len(choosable)))]
+
+
+def _read_ahead(
+    domains: dict[str, Domain], rules: dict[str, PixelRule], todo: Sequence[TaskPlan]
+) -> Iterator[Tensors]:
+    readers = {name: reader([domain], rules[name]) for name, domain in domains.items()}
+    for episode in prefetch(
+        lambda plan: readers[plan.address.domain](plan), todo, workers=WORKERS, ahead=WORKERS
+    ):
+        yield episode.task.support.images, episode.query.images
+
+
+def _stream(records: Path, rules: dict[str, PixelRule], todo: Sequence[TaskPlan]) -> Iterator[Tensors]:
+    for plan in todo:
+        support, query = (
+            [(c, i) for c, row in zip(plan.class_ids, rows, strict=True) for i in row]
+            for rows in (plan.support, plan.query)
+        )
+        wanted, found = {*support, *query}, dict[Item, bytes]()
+        for c in plan.class_ids:
+            file = records / plan.address.domain / f"{c}.tfrecords"
+            for place, record in enumerate(tfrecord_loader(str(file), None, {"image": "byte"})):
+                if (c, place) in wanted:
+                    found[c, place] = record["image"]
+        rounded = rules[plan.address.domain].rounded
+        yield (
+            torch.stack([_resized(_decoded(found[item]), rounded) for item in support]),
+            torch.stack([_resized(_decoded(found[item]), rounded) for item in query]),
+        )
+
+
+def _decoded(encoded: bytes) -> Pixels:
+    return np.array(Image.open(io.BytesIO(encoded)).convert("RGB"))
+
+
+def _resized(picture: Pixels, rounded: bool) -> Tensor:  # (h, w, 3) -> (3, 84, 84)
+    planes = torch.from_numpy(picture).permute(2, 0, 1).float()
+    levels = F.interpolate(planes[None], size=(84, 84), mode="bilinear", align_corners=True)[0]
+    return 2 * ((levels.round() if rounded else levels) / 255 - 0.5)
+
+
+def _check_equal(readers: dict[str, Read], todo: list[TaskPlan]) -> None:
+    """The cache gives the very images of the records, the streaming reader those of another arithmetic."""
+    reads = (readers[name](todo) for name in ("cache", "encoded", "streaming"))
+    for plan, *tasks in zip(todo, *reads, strict=True):
+        for cache, encoded, streaming in zip(*tasks, strict=True):
+            if not torch.equal(cache, encoded):
+                raise RuntimeError(f"{plan.address}: the cache gives other images than the records")
+            if (encoded - streaming).abs().mean() > 1e-4:
+                raise RuntimeError(f"{plan.address}: the streaming reader gives other images")
+
+
+def _take_turns(readers: dict[str, Read], rounds: Sequence[list[TaskPlan]]) -> dict[str, float]:
+    """Seconds of each reader for all rounds."""
+    seconds = dict.fromkeys(readers, 0.0)
+    for todo in rounds:
+        turns = [{name: _seconds(read, todo) for name, read in readers.items()} for _ in range(TURNS)]
+        for name in readers:
+            seconds[name] += min(turn[name] for turn in turns)
+    return seconds
+
+
+def _seconds(read: Read, todo: Sequence[TaskPlan]) -> float:
+    begin = time.perf_counter()
+    for _ in read(todo):
+        pass
+    return time.perf_counter() - begin
+
+
+def _memory_growth(read: Read, rounds: Sequence[list[TaskPlan]]) -> int:
+    """Bytes by which the process grows, at its largest, while all rounds are read."""
+    process, stop = psutil.Process(), threading.Event()
+    before = peak = process.memory_info().rss
+
+    def watch() -> None:
+        nonlocal peak
+        while not stop.wait(0.005):
+            peak = max(peak, process.memory_info().rss)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        for todo in rounds:
+            _seconds(read, todo)
+    finally:
+        stop.set()
+        watcher.join()
+    return peak - before
+
+
+def _result(
+    name: str, value: float, at_least: float | None = None, at_most: float | None = None
+) -> dict[str, Any]:
+    result: dict[str, Any] = {"name": name, "value": round(value, 2)}
+    if at_least is not None:
+        result |= {"target": f"at least {at_least:g}", "met": value >= at_least}
+    if at_most is not None:
+        result |= {"target": f"at most {at_most:g}", "met": value <= at_most}
+    return result
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "system": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in ("torch", "numpy", "pillow", "tfrecord")},
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("records", type=Path, help="a folder of converted domains")
+    parser.add_argument("--tasks", type=int, default=64)
+    arguments = parser.parse_args()
+    print(json.dumps(run(arguments.records, arguments.tasks), indent=1))
