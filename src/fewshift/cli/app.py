@@ -7,7 +7,9 @@ import sys
 import typer
 
 from fewshift import __version__
+from fewshift.cli.evaluate import evaluate
 from fewshift.cli.report import report
+from fewshift.cli.train import train
 from fewshift.errors import FewshiftError
 
 app = typer.Typer(
@@ -35,7 +37,9 @@ def _root(
     pass
 
 
+app.command("evaluate")(evaluate)
 app.command("report")(report)
+app.add_typer(train, name="train")
 
 
 def main() -> None:

@@ -1,0 +1,136 @@
+"""From words on the command line to domains, methods, kits and devices."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import cast
+
+import torch
+
+import fewshift
+from fewshift.data.cache import CachedSource, open_cached
+from fewshift.data.domain import Domain
+from fewshift.data.folder import folder_domain
+from fewshift.data.pixels import PROTOCOL_84, PROTOCOL_84_ROUNDED, PixelRule
+from fewshift.data.protocol import STANDARDS, Protocol
+from fewshift.data.records_folder import open_records
+from fewshift.errors import FewshiftError
+from fewshift.methods import METHODS, Builder
+from fewshift.nets.kit import Kit, load_kit
+from fewshift.progress import Track
+from fewshift.types import SPLITS, Split
+
+KITS = Path(fewshift.__file__).parent / "kits"
+
+
+def words(text: str | None) -> list[str]:
+    """Words between commas, each once."""
+    return list(dict.fromkeys(word.strip() for word in (text or "").split(",") if word.strip()))
+
+
+def split_named(name: str) -> Split:
+    """A split by its name."""
+    if name not in SPLITS:
+        raise FewshiftError(f"--split is {name!r}: choose one of {', '.join(SPLITS)}")
+    return name
+
+
+def protocol_named(name: str) -> Protocol:
+    """A standard protocol by its name."""
+    if name not in STANDARDS:
+        raise FewshiftError(f"--protocol is {name!r}: choose one of {', '.join(STANDARDS)}")
+    return STANDARDS[name]
+
+
+def find_kit(text: str, device: torch.device) -> tuple[str, Kit]:
+    """A kit and the name results give it: a file, or a bundled one by its name."""
+    path = Path(text)
+    if not path.exists():
+        bundled = sorted(KITS.glob("*.kit"))
+        found = [kit for kit in bundled if kit.stem == text]
+        if not found:
+            known = f"; bundled kits: {', '.join(k.stem for k in bundled)}" if bundled else ""
+            raise FewshiftError(f"--kit is {text!r}: there is no such file or bundled kit{known}")
+        path = found[0]
+    return path.stem, load_kit(path, device)
+
+
+def pixel_rule(kit: Kit) -> PixelRule:
+    """How the kit's backbone wants its images."""
+    return PixelRule(**asdict(kit.images))
+
+
+def named_methods(text: str) -> list[Builder]:
+    """Builders by name, or as package.module:function for a method of one's own."""
+    chosen = words(text)
+    if not chosen:
+        raise FewshiftError(f"--methods names none: choose among {', '.join(METHODS)}")
+    return [_builder(name) for name in chosen]
+
+
+def _builder(name: str) -> Builder:
+    if ":" not in name:
+        if name not in METHODS:
+            raise FewshiftError(
+                f"there is no method {name!r}: choose among {', '.join(METHODS)}, or give your own as "
+                "package.module:build"
+            )
+        return METHODS[name]
+    module, _, function = name.partition(":")
+    try:
+        return cast(Builder, getattr(importlib.import_module(module), function))
+    except (ImportError, AttributeError) as problem:
+        raise FewshiftError(f"--methods {name!r} cannot be imported: {problem}") from None
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of this name; for "auto" a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as problem:
+        reason = str(problem).split("\n")[0]
+        raise FewshiftError(f"--device {name} cannot be used here ({reason}): try --device cpu") from None
+    return device
+
+
+def open_domains(
+    records: Path | None, folder: Path | None, suite: str | None, names: list[str], split: Split, track: Track
+) -> list[Domain]:
+    """The domains asked for; without names, all that have classes in the split."""
+    if sum(source is not None for source in (records, folder, suite)) != 1:
+        raise FewshiftError("say where the images are by one of --records, --folder and --suite")
+    if records is not None:
+        found = open_records(records, names or None, track=track)
+    elif folder is not None:
+        found = [folder_domain(folder)]
+    else:
+        from fewshift.data.suites import open_suite
+
+        found = open_suite(cast(str, suite), track=track)
+    missing = [name for name in names if name not in {d.name for d in found}]
+    if missing:
+        raise FewshiftError(
+            f"there is no domain {missing[0]!r} here, only {', '.join(d.name for d in found)}"
+        )
+    chosen = [d for d in found if (d.name in names if names else len(d.spec.splits[split]) > 0)]
+    if not chosen:
+        raise FewshiftError(f"no domain has classes in the {split} split: choose another --split")
+    return chosen
+
+
+def with_caches(domains: list[Domain], folder: Path, rule: PixelRule) -> tuple[list[Domain], PixelRule]:
+    """Domains read from their caches where there are such, and the rule under which tasks stay the same.
+
+    A cache keeps pictures larger than 84 pixels as whole grey levels; then all domains are read by the
+    rounded rule, so that one file of results has one rule. For other sizes such a cache is left aside.
+    """
+    cached = [open_cached(d, folder / d.name) if (folder / d.name).is_dir() else d for d in domains]
+    rounded = [isinstance(d.source, CachedSource) and d.source.info.rounded > 0 for d in cached]
+    if any(rounded) and rule in (PROTOCOL_84, PROTOCOL_84_ROUNDED):
+        return cached, replace(rule, rounded=True)
+    return [plain if round_ else d for plain, d, round_ in zip(domains, cached, rounded, strict=True)], rule
