@@ -58,6 +58,7 @@ class Descriptors:
         self.limit = limit
         self._files: OrderedDict[tuple[Path, Version], _Opened] = OrderedDict()
         self._lock = threading.Lock()
+        weakref.finalize(self, _close_all, self._files)
         _pools.add(self)
 
     def __len__(self) -> int:
@@ -104,12 +105,14 @@ class Descriptors:
         for file in self._files.values():
             file.users = 0
 
-    def __del__(self) -> None:
-        for file in self._files.values():
-            os.close(file.handle)
-
 
 _pools: weakref.WeakSet[Descriptors] = weakref.WeakSet()
+
+
+def _close_all(files: OrderedDict[tuple[Path, Version], _Opened]) -> None:
+    for file in files.values():
+        os.close(file.handle)
+    files.clear()
 
 
 def _forget_parent() -> None:

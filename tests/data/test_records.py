@@ -1,0 +1,456 @@
+"""Reading records at random: equal to what was written, from threads and processes, with few open files."""
+
+import multiprocessing
+import os
+import pickle
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from small_records import images_of, png, record_file, small_domain
+
+from fewshift.data import index_cache
+from fewshift.data.descriptors import Descriptors
+from fewshift.data.index_cache import INDEX_FILE, index_folder, load_index
+from fewshift.data.pixels import decode
+from fewshift.data.records import RecordSource
+from fewshift.data.records_folder import open_domain, open_records
+from fewshift.data.spec import Spec
+from fewshift.errors import DataError
+
+
+@pytest.fixture
+def domain(tmp_path: Path) -> tuple[Path, Spec]:
+    return small_domain(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("FEWSHIFT_CACHE", str(folder))
+    return folder
+
+
+def everything(spec: Spec) -> list[tuple[int, int]]:
+    return [(c, i) for c in range(spec.classes) for i in range(spec.images_per_class[c])]
+
+
+def test_reads_any_items_in_the_order_asked(domain: tuple[Path, Spec]) -> None:
+    folder, spec = domain
+    source = RecordSource(folder, spec)
+    items = [(2, 4), (0, 0), (1, 2), (2, 4), (0, 3)]
+    assert source.read_encoded(items) == [images_of(spec, c)[i] for c, i in items]
+    for pixels, (c, i) in zip(source.read(items), items, strict=True):
+        assert np.array_equal(pixels, decode(images_of(spec, c)[i], ""))
+    assert source.read([]) == source.read_encoded([]) == []
+
+
+def test_large_reads_come_in_batches(domain: tuple[Path, Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, spec = domain
+    monkeypatch.setattr("fewshift.data.records._BATCH_BYTES", 300)
+    items = everything(spec)[::-1] * 2
+    assert RecordSource(folder, spec).read_encoded(items) == [images_of(spec, c)[i] for c, i in items]
+
+
+@pytest.mark.parametrize("item", [(3, 0), (-1, 0), (0, 4), (0, -1), (10**12, 0)])
+def test_places_outside_the_domain(domain: tuple[Path, Spec], item: tuple[int, int]) -> None:
+    with pytest.raises(DataError, match=r"small: .* has no"):
+        RecordSource(*domain).read([item])
+
+
+def test_unusual_layouts_are_read_too(tmp_path: Path, domain: tuple[Path, Spec]) -> None:
+    from fewshift.data.tfrecord import frame
+
+    folder, spec = domain
+    image = png(5)
+    assert len(image) > 127
+    entry = b"\x0a\x05image\x12\xe1\x01\x0a\xde\x01\x0a\xdb\x01"  # for 219 bytes
+    entries = b"\x0a\x0e\x0a\x05label\x12\x05\x1a\x03\x0a\x01\x00"  # the label first
+    image = image.ljust(219, b"\0")[:219]
+    entries += b"\x0a" + varint(len(entry) + 219) + entry + image
+    path = folder / "0.tfrecords"
+    path.write_bytes(frame([b"\x0a" + varint(len(entries)) + entries] * 4))
+    assert RecordSource(folder, spec).read_encoded([(0, 2), (1, 0)]) == [image, images_of(spec, 1)[0]]
+
+
+def varint(value: int) -> bytes:
+    return bytes([value & 0x7F | 0x80, value >> 7]) if value > 127 else bytes([value])
+
+
+# --- the index
+
+
+def test_the_index_is_built_once(domain: tuple[Path, Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, _ = domain
+    open_domain(folder)
+    assert (folder / INDEX_FILE).is_file()
+    monkeypatch.setattr(index_cache, "scan_files", lambda *_, **__: pytest.fail("scanned again"))
+    assert open_domain(folder).source.read([(0, 1)])
+
+
+def test_only_changed_files_are_scanned_again(
+    domain: tuple[Path, Spec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, spec = domain
+    index_folder(folder, 3)
+    scanned: list[int] = []
+    real = index_cache.scan_files
+
+    def watch(files, **options):  # type: ignore[no-untyped-def]
+        scanned.extend(file.class_id for file in files)
+        return real(files, **options)
+
+    monkeypatch.setattr(index_cache, "scan_files", watch)
+    new = [png(77 + k) for k in range(3)]
+    record_file(folder / "1.tfrecords", new, 1)
+    os.utime(folder / "2.tfrecords", ns=(1, 1))
+    source = RecordSource(folder, spec)
+    assert source.read_encoded([(1, 2), (0, 0), (2, 0)]) == [
+        new[2],
+        images_of(spec, 0)[0],
+        images_of(spec, 2)[0],
+    ]
+    assert scanned == [1, 2]
+
+
+def test_an_unchecked_index_is_replaced_by_a_checked_one(domain: tuple[Path, Spec]) -> None:
+    folder, spec = domain
+    path = folder / "1.tfrecords"
+    damage(path, -10)
+    RecordSource(folder, spec, check=False).prepare()
+    assert RecordSource(folder, spec, check=False).read_encoded([(0, 1)])
+    with pytest.raises(
+        DataError, match=r"1\.tfrecords: record 2 at byte \d+ is damaged: .*convert this class"
+    ):
+        RecordSource(folder, spec).prepare()
+
+
+def damage(path: Path, at: int, keep_time: bool = False) -> None:
+    before = path.stat()
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x10
+    path.write_bytes(data)
+    if keep_time:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_damaged_index_file_is_built_anew(domain: tuple[Path, Spec]) -> None:
+    folder, _ = domain
+    index_folder(folder, 3)
+    good = (folder / INDEX_FILE).read_bytes()
+    expected = [entry.bounds.tolist() for entry in index_folder(folder, 3).entries]
+    for place in range(0, len(good), 3):
+        bad = bytearray(good)
+        bad[place] ^= 0x41
+        (folder / INDEX_FILE).write_bytes(bad)
+        assert load_index(folder / INDEX_FILE, 3) is None
+    for bad in (b"", good[:-8], good[:20], good + bytes(8), b"x" * 1000):
+        (folder / INDEX_FILE).write_bytes(bad)
+        assert [entry.bounds.tolist() for entry in index_folder(folder, 3).entries] == expected
+    assert (folder / INDEX_FILE).read_bytes() == good
+    assert load_index(folder / INDEX_FILE, 4) is None
+
+
+def test_a_read_only_folder_keeps_its_index_in_the_cache(domain: tuple[Path, Spec], own_cache: Path) -> None:
+    folder, spec = domain
+    folder.chmod(0o555)
+    try:
+        source = RecordSource(folder, spec)
+        assert source.read_encoded([(0, 0)]) == [images_of(spec, 0)[0]]
+        assert not (folder / INDEX_FILE).exists()
+        (kept,) = (own_cache / "index").iterdir()
+        assert index_folder(folder, 3).file == kept
+    finally:
+        folder.chmod(0o755)
+
+
+def test_without_any_place_to_keep_it_the_index_stays_in_memory(
+    domain: tuple[Path, Spec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, spec = domain
+    folder.chmod(0o555)
+    monkeypatch.setenv("FEWSHIFT_CACHE", "/dev/null/nowhere")
+    try:
+        source = RecordSource(folder, spec)
+        source.prepare()
+        again = pickle.loads(pickle.dumps(source))
+        monkeypatch.setattr(index_cache, "scan_files", lambda *_, **__: pytest.fail("scanned again"))
+        assert again.read_encoded([(2, 4)]) == [images_of(spec, 2)[4]]
+    finally:
+        folder.chmod(0o755)
+
+
+def test_an_interrupted_scan_keeps_what_it_has(tmp_path: Path) -> None:
+    folder, _ = small_domain(tmp_path, (3,) * 30, "many")
+    damage(folder / "29.tfrecords", 40)
+    with pytest.raises(DataError, match=r"29\.tfrecords: record 0 at byte 0 is damaged"):
+        index_folder(folder, 30, threads=1)
+    kept = load_index(folder / INDEX_FILE, 30)
+    assert kept is not None
+    assert [entry.size > 0 for entry in kept.entries] == [True] * 29 + [False]
+
+
+# --- what can be wrong
+
+
+def test_counts_must_agree_with_the_spec(domain: tuple[Path, Spec]) -> None:
+    folder, _ = domain
+    record_file(folder / "1.tfrecords", [png(1)] * 2, 1)
+    with pytest.raises(
+        DataError, match=r"1\.tfrecords: it holds 2 records but dataset_spec.json says 3: run"
+    ):
+        open_domain(folder)
+
+
+def test_a_missing_file(domain: tuple[Path, Spec]) -> None:
+    folder, _ = domain
+    (folder / "2.tfrecords").unlink()
+    with pytest.raises(DataError, match=r"2\.tfrecords: the file is missing"):
+        open_domain(folder)
+
+
+def test_a_wrong_label(domain: tuple[Path, Spec]) -> None:
+    folder, _ = domain
+    shutil.copy(folder / "2.tfrecords", folder / "1.tfrecords")
+    with pytest.raises(
+        DataError, match=r"1\.tfrecords: record 0 at byte 0 is labelled 2 in the file of class 1"
+    ):
+        open_domain(folder)
+
+
+def test_a_wrong_label_is_noticed_at_the_read_when_nothing_was_checked_before(
+    domain: tuple[Path, Spec],
+) -> None:
+    folder, spec = domain
+    record_file(folder / "1.tfrecords", images_of(spec, 1), 2)
+    source = RecordSource(folder, spec, check=False)
+    with pytest.raises(
+        DataError, match=r"1\.tfrecords: record 1 at byte \d+ is labelled 2 in the file of class 1"
+    ):
+        source.read([(0, 0), (1, 1)])
+
+
+def test_damage_after_indexing_is_noticed_with_verify(domain: tuple[Path, Spec]) -> None:
+    folder, spec = domain
+    RecordSource(folder, spec).prepare()
+    damage(folder / "0.tfrecords", 60, keep_time=True)
+    RecordSource(folder, spec).read_encoded([(0, 0)])
+    with pytest.raises(DataError, match=r"0\.tfrecords: record 0 at byte 0 is damaged"):
+        RecordSource(folder, spec, verify=True).read_encoded([(0, 1), (0, 0)])
+
+
+def test_a_file_that_changes_under_an_open_source(domain: tuple[Path, Spec]) -> None:
+    folder, spec = domain
+    source = RecordSource(folder, spec, files=Descriptors(1))
+    source.read([(0, 0)])
+    record_file(folder / "0.tfrecords", [png(k, 9) for k in range(4)], 0)
+    source.read([(1, 0)])  # closes the file of class 0
+    with pytest.raises(DataError, match=r"0\.tfrecords: the file has changed since it was indexed: open"):
+        source.read([(0, 0)])
+    assert RecordSource(folder, spec).read([(0, 0)])[0].shape == (9, 9, 3)
+
+
+def test_an_overwritten_file_with_its_old_size_and_time(domain: tuple[Path, Spec]) -> None:
+    folder, spec = domain
+    path = folder / "0.tfrecords"
+    source = RecordSource(folder, spec)
+    source.prepare()
+    before, size = path.stat(), path.stat().st_size
+    path.write_bytes(bytes(size))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(DataError, match=r"record 1 at byte .* is not where it was when the file was indexed"):
+        source.read([(0, 1)])
+
+
+def test_an_image_that_cannot_be_decoded(domain: tuple[Path, Spec]) -> None:
+    folder, spec = domain
+    record_file(folder / "1.tfrecords", [png(1), b"no picture", png(2)], 1)
+    source = RecordSource(folder, spec)
+    assert source.read([(1, 0), (1, 2)])
+    with pytest.raises(DataError, match=r"1\.tfrecords: record 1 at byte \d+: .*no picture"):
+        source.read([(1, 0), (1, 1)])
+
+
+# --- threads, processes, descriptors, memory
+
+
+def test_many_threads_with_few_descriptors(tmp_path: Path) -> None:
+    folder, spec = small_domain(tmp_path, (3,) * 40, "many")
+    files = Descriptors(5)
+    source = RecordSource(folder, spec, files=files)
+    items = everything(spec)
+    expected = [images_of(spec, c)[i] for c, i in items]
+    most = 0
+
+    def read(seed: int) -> bool:
+        nonlocal most
+        order = np.random.default_rng(seed).permutation(len(items))
+        found = source.read_encoded([items[k] for k in order])
+        most = max(most, len(files))
+        return found == [expected[k] for k in order]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(read, range(60)))
+    assert len(files) <= 5
+    assert most <= 5 + 8
+
+
+def test_descriptors_stay_bounded_over_all_domains(tmp_path: Path) -> None:
+    folders = [small_domain(tmp_path, (2,) * 60, f"domain{k}")[0] for k in range(3)]
+    sources = [(open_domain(folder).source, open_domain(folder).spec) for folder in folders]
+    before = psutil.Process().num_fds()
+    for source, spec in sources:
+        source.read(everything(spec))
+    assert psutil.Process().num_fds() <= before + 64
+    assert sum(spec.classes for _, spec in sources) > 128
+
+
+def test_a_file_in_use_is_never_closed(tmp_path: Path) -> None:
+    files = Descriptors(1)
+    paths = [tmp_path / name for name in "abc"]
+    for path in paths:
+        path.write_text(path.name)
+    versions = [(p.stat().st_size, p.stat().st_mtime_ns) for p in paths]
+    with files.use(paths[0], versions[0]) as first:
+        with files.use(paths[1], versions[1]) as second, files.use(paths[2], versions[2]) as third:
+            assert [os.pread(handle, 9, 0) for handle in (first, second, third)] == [b"a", b"b", b"c"]
+        assert os.pread(first, 9, 0) == b"a"
+    assert len(files) == 1
+    files.close()
+    assert len(files) == 0
+    with pytest.raises(ValueError, match="at least one"):
+        Descriptors(0)
+
+
+def test_without_positioned_reads(domain: tuple[Path, Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, spec = domain
+    monkeypatch.delattr(os, "pread")
+    items = everything(spec)
+    source = RecordSource(folder, spec)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(source.read_encoded, [items] * 20))
+    assert found == [[images_of(spec, c)[i] for c, i in items]] * 20
+
+
+def test_pickled_sources_read_the_same(domain: tuple[Path, Spec]) -> None:
+    folder, spec = domain
+    for source in (RecordSource(folder, spec, verify=True), RecordSource(folder, spec, files=Descriptors(3))):
+        source.read([(0, 0)])
+        again = pickle.loads(pickle.dumps(source))
+        assert again.read_encoded(everything(spec)) == source.read_encoded(everything(spec))
+        assert (again.verify, again._files.limit) == (source.verify, source._files.limit)
+        assert len(pickle.dumps(source)) < 5000
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forked_while_other_threads_read(domain: tuple[Path, Spec]) -> None:
+    folder, spec = domain
+    source = RecordSource(folder, spec)
+    source.prepare()
+    stop = threading.Event()
+
+    def keep_reading() -> None:
+        while not stop.is_set():
+            source.read_encoded(everything(spec))
+
+    readers = [threading.Thread(target=keep_reading) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    try:
+        context = multiprocessing.get_context("fork")
+        expected = source.read_encoded(everything(spec))
+        for _ in range(5):
+            child = context.Process(target=_read_and_compare, args=(source, everything(spec), expected))
+            child.start()
+            child.join(30)
+            assert child.exitcode == 0
+    finally:
+        stop.set()
+        for reader in readers:
+            reader.join()
+
+
+def _read_and_compare(source: RecordSource, items: list[tuple[int, int]], expected: list[bytes]) -> None:
+    os._exit(0 if source.read_encoded(items) == expected else 1)
+
+
+@pytest.mark.slow
+def test_memory_is_flat_over_many_tasks(tmp_path: Path) -> None:
+    folder, spec = small_domain(tmp_path, (20,) * 12, "flat")
+    source = RecordSource(folder, spec)
+    items = everything(spec)
+    random = np.random.default_rng(0)
+
+    def tasks(count: int) -> None:
+        for _ in range(count):
+            source.read_encoded([items[k] for k in random.integers(0, len(items), 10)])
+
+    tasks(500)
+    before = psutil.Process().memory_info().rss
+    tasks(2500)
+    assert psutil.Process().memory_info().rss - before < 4 * 2**20
+
+
+# --- folders of domains
+
+
+def test_official_names_have_official_roles_in_the_canonical_order(tmp_path: Path) -> None:
+    for name in ("mnist", "zebras", "fungi", "ilsvrc_2012", "apples", "traffic_sign"):
+        small_domain(tmp_path, name=name)
+    found = open_records(tmp_path, prepare=False)
+    assert [(domain.name, domain.role) for domain in found] == [
+        ("ilsvrc_2012", "seen"),
+        ("fungi", "seen"),
+        ("traffic_sign", "unseen"),
+        ("mnist", "unseen"),
+        ("apples", "unseen"),
+        ("zebras", "unseen"),
+    ]
+    assert [domain.name for domain in open_records(tmp_path, ["zebras", "fungi"])] == ["fungi", "zebras"]
+    with pytest.raises(DataError, match="it has no domain 'lions', only apples, fungi"):
+        open_records(tmp_path, ["lions"])
+
+
+def test_preparing_can_wait(tmp_path: Path) -> None:
+    folder, _ = small_domain(tmp_path)
+    domain = open_domain(folder, prepare=False)
+    assert not (folder / INDEX_FILE).exists()
+    domain.source.read([(0, 0)])
+    assert (folder / INDEX_FILE).exists()
+
+
+def test_folders_that_hold_nothing(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no such folder"):
+        open_records(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"neither it nor a folder in it holds a dataset_spec\.json"):
+        open_records(tmp_path)
+
+
+def test_two_folders_of_one_name(tmp_path: Path) -> None:
+    small_domain(tmp_path)
+    shutil.copytree(tmp_path / "small", tmp_path / "twin")
+    with pytest.raises(DataError, match="is named 'small' too: rename one"):
+        open_records(tmp_path)
+
+
+@pytest.mark.data
+def test_md_mini_is_read_whole(md_mini: Path) -> None:
+    domains = open_records(md_mini)
+    assert len(domains) == 16
+    assert [domain.role for domain in domains].count("seen") == 8
+    assert [domain.role for domain in domains].count("valid_unseen") == 3
+    assert all(domain.provenance.licence != "not stated" for domain in domains)
+    for domain in domains:
+        last = domain.spec.classes - 1
+        places = [(0, 0), (last, domain.spec.images_per_class[last] - 1)]
+        for pixels in domain.source.read(places):
+            assert pixels.ndim == 3
+            assert pixels.shape[2] == 3
+        assert isinstance(domain.source, RecordSource)
+        assert domain.source.read_encoded(places) == RecordSource(
+            md_mini / domain.name, domain.spec, verify=True
+        ).read_encoded(places)
