@@ -1,8 +1,8 @@
 """The adaptation loop in the style of the public TSA code, re-implemented to be measured against.
 
-Everything that costs time there is here: NCHW images, a separate 1x1 convolution beside each 3x3 one, batch norm as
-layers, prototypes in a loop over classes, a cosine that materialises (n, way, d), the loss and accuracy read back at
-every step, torch's Adadelta.
+Everything that costs time there is here: NCHW images, a separate 1x1 convolution beside each 3x3 one, batch
+norm as layers, prototypes in a loop over classes, a cosine that materialises (n, way, d), loss and
+predictions read back at every step, torch's Adadelta. A test shows that it computes what the engines do.
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ class PublicNet(nn.Module):
         features = self.backbone(images)
         return F.conv2d(features[:, :, None, None], self.beta).flatten(1)
 
-    def adapters(self) -> list[nn.Parameter]:
-        return [m.alpha for m in self.modules() if isinstance(m, ParallelAdapter)]
+    def adapters(self) -> dict[str, nn.Parameter]:
+        """The adapters by the name of the convolution they stand beside."""
+        found = {n: m.alpha for n, m in self.named_modules() if isinstance(m, ParallelAdapter)}
+        return {name.removeprefix("backbone."): alpha for name, alpha in found.items()}
 
 
 def class_means(features: Tensor, labels: Tensor, way: int) -> Tensor:
@@ -58,25 +60,31 @@ def class_means(features: Tensor, labels: Tensor, way: int) -> Tensor:
     return means
 
 
-def self_support_loss(features: Tensor, labels: Tensor) -> Tensor:
+def self_support_loss(features: Tensor, labels: Tensor) -> tuple[Tensor, float]:
+    """The loss, and its value read back together with the predictions as the public loop does."""
     way = len(labels.unique())
     centres = class_means(features, labels, way)
     logits = 10 * F.cosine_similarity(features[:, None], centres[None], dim=-1, eps=1e-30)
     log_probabilities = F.log_softmax(logits, dim=1)
-    loss = F.nll_loss(log_probabilities, labels)
     predictions = log_probabilities.argmax(1)
-    loss.item(), predictions.eq(labels).float().mean().item()  # the public loop reads both back, each step
-    predictions.cpu().numpy(), labels.cpu().numpy()
-    return loss
+    loss = F.nll_loss(log_probabilities, labels)
+    value = loss.item()
+    predictions.eq(labels).float().mean().item()
+    predictions.cpu().numpy()
+    labels.cpu().numpy()
+    return loss, value
 
 
-def adapt(net: PublicNet, task: Task, steps: int, rate: float, last_rate: float) -> PublicNet:
-    """Adapt the network in place; a fresh one is needed for each task."""
-    groups = [{"params": net.adapters()}, {"params": [net.beta], "lr": last_rate}]
+def adapt(net: PublicNet, task: Task, steps: int, rate: float, last_rate: float) -> list[float]:
+    """Adapt the network in place and say the losses; each task needs a fresh network."""
+    groups = [{"params": list(net.adapters().values())}, {"params": [net.beta], "lr": last_rate}]
     optimizer = torch.optim.Adadelta(groups, lr=rate)
+    losses = []
     for _ in range(steps):
         optimizer.zero_grad()
         net.zero_grad()
-        self_support_loss(net(task.support.images), task.support.labels).backward()
+        loss, value = self_support_loss(net(task.support.images), task.support.labels)
+        loss.backward()
         optimizer.step()
-    return net
+        losses.append(value)
+    return losses

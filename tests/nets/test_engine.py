@@ -1,0 +1,197 @@
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch import nn
+
+from fewshift.core.updates import Adadelta, Preconditioned, Update, site_rates
+from fewshift.errors import FewshiftError
+from fewshift.nets import folded
+from fewshift.nets.adapters import ResidualAdapters
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.engine import Engine, FoldedEngine, PlainEngine, choose_engine
+from fewshift.types import Task, TaskParams
+
+Make = Callable[..., Backbone]
+MakeTask = Callable[..., Task]
+Jitter = Callable[[TaskParams], TaskParams]
+
+ENGINES = [PlainEngine, FoldedEngine]
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def largest_gap(found: TaskParams, wanted: TaskParams) -> float:
+    assert found.keys() == wanted.keys()
+    return max((found[site] - wanted[site]).abs().max().item() for site in wanted)
+
+
+@pytest.fixture(scope="module")
+def public_loop() -> ModuleType:
+    """The benchmark's opponent: an explicitly built parallel-adapter network under torch's Adadelta."""
+    spec = importlib.util.spec_from_file_location("public_loop", BENCHMARKS / "public_loop.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_tsa_is_adadelta_on_a_parallel_adapter_network_step_for_step(
+    engine: type[PlainEngine | FoldedEngine],
+    make_backbone: Make,
+    make_task: MakeTask,
+    public_loop: ModuleType,
+) -> None:
+    backbone, task = make_backbone(), make_task(7)
+    update = Adadelta(site_rates(backbone.sites, 0.5, 1.0))
+    for steps in (1, 2, 40):
+        net = public_loop.PublicNet(backbone.net)
+        losses = torch.tensor(public_loop.adapt(net, task, steps, 0.5, 1.0), dtype=torch.float64)
+        wanted = {site: alpha.detach()[..., 0, 0] for site, alpha in net.adapters().items()}
+        wanted["last"] = net.beta.detach()[..., 0, 0]
+        found = engine(backbone).adapt(task, backbone.init(), update, steps)
+        torch.testing.assert_close(found.losses, losses, rtol=0, atol=1e-10)
+        assert largest_gap(found.params, wanted) < 1e-10
+    assert losses[-1] < losses[0]
+    with torch.no_grad():
+        features = engine(backbone).embed(found.params, task.support.images)
+        torch.testing.assert_close(features, net(task.support.images), rtol=0, atol=1e-9)
+
+
+def rules(backbone: Backbone) -> dict[str, Update[object]]:
+    generator = torch.Generator().manual_seed(0)
+    roots = {
+        s: torch.randn(len(v), len(v), generator=generator, dtype=v.dtype) for s, v in backbone.init().items()
+    }
+    matrices = {s: 0.1 * root.T @ root + torch.eye(len(root), dtype=root.dtype) for s, root in roots.items()}
+    rates = site_rates(backbone.sites, 0.05, 0.05)
+    return {
+        "gd": Preconditioned(None, rates),  # type: ignore[dict-item]
+        "tsp": Preconditioned(matrices, rates),  # type: ignore[dict-item]
+        "adadelta": Adadelta(site_rates(backbone.sites, 0.5, 1.0)),  # type: ignore[dict-item]
+    }
+
+
+@pytest.mark.parametrize("channels", [256, 4], ids=["direct", "winograd"])
+@pytest.mark.parametrize(
+    ("rule", "width", "padding", "size"),
+    [("gd", 4, 2, 41), ("tsp", 4, 2, 41), ("adadelta", 4, 2, 41), ("tsp", 8, 1, 28)],  # maps of 21, 11, 6, 3
+)
+def test_forty_folded_steps_are_forty_plain_steps(
+    make_backbone: Make,
+    make_task: MakeTask,
+    monkeypatch: pytest.MonkeyPatch,
+    rule: str,
+    channels: int,
+    width: int,
+    padding: int,
+    size: int,
+) -> None:
+    monkeypatch.setattr(folded, "WINOGRAD_CHANNELS", channels)
+    backbone, task = make_backbone(width, padding), make_task(7, size)
+    update = rules(backbone)[rule]
+    plain = PlainEngine(backbone).adapt(task, backbone.init(), update, 40)
+    fast = FoldedEngine(backbone).adapt(task, backbone.init(), update, 40)
+    torch.testing.assert_close(fast.losses, plain.losses, rtol=0, atol=1e-9)
+    assert largest_gap(fast.params, plain.params) < 1e-9
+    assert largest_gap(fast.params, backbone.init()) > 1e-3  # it went somewhere
+
+
+def test_forty_steps_in_single_precision(make_backbone: Make, make_task: MakeTask) -> None:
+    """At rates where single precision follows double precision at all, the folded engine does too."""
+    exact, task = make_backbone(8, 2), make_task(7, 41)
+    narrow, narrow_task = exact.to(dtype=torch.float32), make_task(7, 41, dtype=torch.float32)
+    rates = site_rates(exact.sites, 5e-4, 5e-4)
+    truth = PlainEngine(exact).adapt(task, exact.init(), Preconditioned(None, rates), 40)
+    for engine in (PlainEngine(narrow), FoldedEngine(narrow)):
+        found = engine.adapt(narrow_task, narrow.init(), Preconditioned(None, rates), 40)
+        assert largest_gap({s: p.double() for s, p in found.params.items()}, truth.params) < 1e-5
+        torch.testing.assert_close(found.losses.double(), truth.losses, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_task_leaves_no_trace(
+    engine: type[PlainEngine | FoldedEngine], make_backbone: Make, make_task: MakeTask
+) -> None:
+    backbone = make_backbone()
+    first, second = make_task(9), make_task(12, way=4)
+    worker: Engine = engine(backbone)
+    start = backbone.init()
+    before = {name: t.clone() for name, t in {**backbone.frozen, **start}.items()}
+    images = [task.support.images.clone() for task in (first, second)]
+    update = Adadelta(site_rates(backbone.sites, 0.5, 1.0))
+    alone = worker.adapt(second, start, update, 5)
+    worker.embed(worker.adapt(first, start, update, 5).params, first.support.images)
+    again = worker.adapt(second, start, update, 5)
+    assert torch.equal(alone.losses, again.losses)
+    assert largest_gap(alone.params, again.params) == 0
+    for name, tensor in {**backbone.frozen, **start}.items():
+        assert torch.equal(tensor, before[name])
+    for task, image in zip((first, second), images, strict=True):
+        assert torch.equal(task.support.images, image)
+    assert not any(value.requires_grad for value in (*alone.params.values(), alone.losses))
+    features = worker.embed(alone.params, second.support.images)
+    assert not features.requires_grad
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_embedding_does_not_depend_on_its_batch(
+    engine: type[PlainEngine | FoldedEngine],
+    make_backbone: Make,
+    make_task: MakeTask,
+    jitter: Jitter,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backbone = make_backbone()
+    worker, params = engine(backbone), jitter(backbone.init())
+    images = make_task(12).support.images
+    whole = worker.embed(params, images)
+    monkeypatch.setattr("fewshift.nets.folded_resnet.CPU_CHUNK", 5)
+    monkeypatch.setattr("fewshift.nets.engine.CHUNK", 5)
+    torch.testing.assert_close(worker.embed(params, images), whole, rtol=0, atol=1e-12)
+    torch.testing.assert_close(worker.embed(params, images[7:8]), whole[7:8], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_alignment_alone(
+    engine: type[PlainEngine | FoldedEngine], make_backbone: Make, make_task: MakeTask
+) -> None:
+    """With `last` as the only site an engine does what PA does, on features computed once."""
+    backbone, task = make_backbone(), make_task()
+    start = {"last": backbone.init()["last"]}
+    found = engine(backbone).adapt(task, start, Adadelta({"last": 1.0}), 10)
+    features = backbone.embed(task.support.images)
+    weight = start["last"].clone().requires_grad_()
+    optimizer = torch.optim.Adadelta([weight], lr=1.0)
+    for _ in range(10):
+        optimizer.zero_grad()
+        centres = torch.stack(
+            [(features @ weight.T)[task.support.labels == c].mean(0) for c in range(task.way)]
+        )
+        logits = 10 * nn.functional.cosine_similarity((features @ weight.T)[:, None], centres[None], dim=-1)
+        nn.functional.cross_entropy(logits, task.support.labels).backward()
+        optimizer.step()
+    torch.testing.assert_close(found.params["last"], weight.detach(), rtol=0, atol=1e-10)
+
+
+def test_choosing(make_backbone: Make) -> None:
+    backbone = make_backbone()
+    assert choose_engine(backbone).name == "folded"
+    assert "fastest" in choose_engine(backbone).reason
+    assert choose_engine(backbone, "plain").name == "plain"
+    assert choose_engine(backbone, "folded").reason == "asked for"
+    with pytest.raises(FewshiftError, match="no engine 'magic'"):
+        choose_engine(backbone, "magic")
+
+    class Other(ResidualAdapters):
+        pass
+
+    odd = Backbone(backbone.net, backbone.frozen, Other(backbone.sites[:-1]))
+    assert choose_engine(odd).name == "plain"
+    assert "not Other" in choose_engine(odd).reason
+    with pytest.raises(FewshiftError, match="choose auto or plain"):
+        choose_engine(odd, "folded")
