@@ -318,7 +318,7 @@ def stopped(words: list[str], out: Path, how: signal.Signals) -> tuple[int, str]
 @pytest.mark.slow
 def test_ctrl_c_and_kill_9_lose_and_repeat_nothing(fewshift: Fewshift, small: Path, tmp_path: Path) -> None:
     out, whole = tmp_path / "r.jsonl", tmp_path / "whole.jsonl"
-    words = command(small, out, "--tasks", 60, "--protocol", "one-shot")
+    words = command(small, out, "--tasks", 30, "--protocol", "one-shot")
     code, err = stopped(words, out, signal.SIGINT)
     assert code == 130, err
     assert "To go on: fewshift evaluate --folder" in err
@@ -329,5 +329,5 @@ def test_ctrl_c_and_kill_9_lose_and_repeat_nothing(fewshift: Fewshift, small: Pa
     done = fewshift(*words, "--quiet")
     assert done.code == 0, done.err
     assert fewshift(*[str(whole) if w == str(out) else w for w in words], "--quiet").code == 0
-    assert 0 < half < len(lines(out)) == 120
+    assert 0 < half < len(lines(out)) == 60
     assert lines(out) == lines(whole)

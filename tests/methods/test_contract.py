@@ -11,7 +11,7 @@ from fewshift.evaluation.contract import CHECKS, check_method
 from fewshift.evaluation.tensors import tensors_of
 from fewshift.methods import METHODS
 from fewshift.nets.backbone import freeze
-from fewshift.nets.engine import choose_engine
+from fewshift.nets.engine import ENGINES, choose_engine
 from fewshift.nets.kit import Kit
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
@@ -70,6 +70,18 @@ def test_and_to_many_digits_without_the_oracle(tiny_kit: Kit, name: str) -> None
     kit = in_double(tiny_kit)
     method = few_steps(METHODS[name](kit, choose_engine(kit.backbone, "plain"), False))
     contract = check_method(method, size=33, dtype=torch.float64, tolerance=1e-9)
+    assert len(contract.checks) == len(CHECKS)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", METHODS)
+def test_and_on_a_gpu(tiny_kit: Kit, name: str, engine: str) -> None:
+    kit = tiny_kit.to("cuda")
+    method = METHODS[name](kit, choose_engine(kit.backbone, engine), True)
+    frozen = list(tensors_of(kit))  # an engine may keep scratch memory of its own there
+    contract = check_method(few_steps(method), frozen=frozen, device="cuda", tolerance=0.1)
     assert len(contract.checks) == len(CHECKS)
 
 
