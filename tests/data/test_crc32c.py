@@ -1,11 +1,21 @@
 """The quick checksum against its definition, which is checked against published values."""
 
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fewshift.data.crc32c import checksums, checksums_of_rows, crc32c, masked
+from fewshift.data.crc32c import (
+    _compiled,
+    checksums,
+    checksums_by_tables,
+    checksums_of_rows,
+    crc32c,
+    masked,
+)
 
 # The check value, and the test vectors of RFC 3720 (iSCSI), appendix B.4.
 PUBLISHED = [
@@ -22,6 +32,27 @@ PUBLISHED = [
 def test_published_values(data: bytes, expected: int) -> None:
     assert crc32c(data) == expected
     assert _quick([data])[0] == expected
+
+
+def test_tables_are_used_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = np.frombuffer(b"123456789" * 2, np.uint8)
+    starts, stops = np.array([0, 9, 3]), np.array([9, 18, 3])
+    with_anything = checksums(data, starts, stops).tolist()
+    monkeypatch.setattr("fewshift.data.crc32c._compiled", lambda: None)
+    assert checksums(data, starts, stops).tolist() == with_anything == [0xE3069283, 0xE3069283, 0]
+
+
+@pytest.mark.parametrize("implementation", ["python", "missing"])
+def test_a_slow_or_missing_package_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, implementation: str
+) -> None:
+    def pretend(name: str) -> SimpleNamespace:
+        if implementation == "missing":
+            raise ImportError(name)
+        return SimpleNamespace(implementation=implementation, value=crc32c)
+
+    monkeypatch.setattr("importlib.import_module", pretend)
+    assert _compiled.__wrapped__() is None
 
 
 def test_masked_value() -> None:
@@ -65,8 +96,6 @@ def test_rows() -> None:
 
 
 def test_threads_do_not_share_scratch_memory() -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     random = np.random.default_rng(0)
     pieces = [random.bytes(3000) for _ in range(40)]
     expected = [crc32c(piece) for piece in pieces]
@@ -74,8 +103,17 @@ def test_threads_do_not_share_scratch_memory() -> None:
         assert list(pool.map(lambda _: _quick(pieces), range(40))) == [expected] * 40
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.binary(max_size=300), max_size=12))
+def test_whichever_is_used_equals_the_tables(pieces: list[bytes]) -> None:
+    stops = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
+    starts = stops - np.array([len(piece) for piece in pieces], np.int64)
+    data = np.frombuffer(b"".join(pieces) or b"\0", np.uint8)
+    assert checksums(data, starts, stops).tolist() == _quick(pieces)
+
+
 def _quick(pieces: list[bytes], between: bytes = b"") -> list[int]:
     lengths = np.array([len(piece) for piece in pieces], np.int64)
     stops = np.cumsum(lengths + len(between)) - len(between)
     data = np.frombuffer(between.join(pieces) or b"\0", np.uint8)
-    return [int(value) for value in checksums(data, stops - lengths, stops)]
+    return [int(value) for value in checksums_by_tables(data, stops - lengths, stops)]
