@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +57,28 @@ def test_an_interrupted_conversion_goes_on(tmp_path: Path) -> None:
     assert (tmp_path / "0.tfrecords").stat().st_mtime_ns == before
     assert open_domain(tmp_path).spec == SPEC
     assert write_domain(tmp_path, SPEC, lambda _: pytest.fail("asked for what is there")) == 0
+
+
+def test_what_a_killed_run_leaves_is_removed(tmp_path: Path) -> None:
+    script = "\n".join(
+        [
+            "import os, sys",
+            f"sys.path.insert(0, {str(Path(__file__).parent)!r})",
+            "from pathlib import Path",
+            "from small_records import images_of, small_spec",
+            "from fewshift.data.records_write import write_domain",
+            "def images(c):",
+            "    yield from images_of(small_spec(), c)[:2]",
+            "    if c == 1: os.kill(os.getpid(), 9)",
+            "    yield from images_of(small_spec(), c)[2:]",
+            f"write_domain(Path({str(tmp_path)!r}), small_spec(), images)",
+        ]
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
+    assert len(list(tmp_path.glob(".1.tfrecords.*.part"))) == 1
+    assert write_domain(tmp_path, SPEC, images) == 2
+    assert not list(tmp_path.glob(".*"))
+    assert open_domain(tmp_path).spec == SPEC
 
 
 def test_damaged_and_short_files_of_an_earlier_run_are_written_again(tmp_path: Path) -> None:

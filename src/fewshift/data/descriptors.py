@@ -135,11 +135,12 @@ def _read_once(handle: int, size: int, offset: int) -> bytes:
         return os.read(handle, size)
 
 
+# Not every system has all of them; a pipe in the place of a file must not block.
+_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_BINARY", "O_NONBLOCK"))
+
+
 def _open(path: Path) -> int:
-    flags = (
-        getattr(os, name, 0) for name in ("O_CLOEXEC", "O_BINARY", "O_NONBLOCK")
-    )  # a pipe must not block
-    return os.open(path, os.O_RDONLY | sum(flags))
+    return os.open(path, _FLAGS)
 
 
 def _open_version(path: Path, version: Version) -> int:

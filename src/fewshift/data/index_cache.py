@@ -71,7 +71,8 @@ def index_folder(
         return kept
     scanned = 0
     try:
-        for scan in scan_files(stale, check=check, threads=threads, track=track):
+        label = f"indexing {folder.name}"
+        for scan in scan_files(stale, check=check, threads=threads, track=track, label=label):
             if scan.faults:
                 raise DataError(f"{scan.file.path}: {scan.describe(scan.faults[0])}: {REMEDY}")
             entries[scan.file.class_id] = Entry(scan.size, scan.modified, check, scan.bounds)

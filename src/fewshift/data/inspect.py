@@ -104,7 +104,8 @@ def _inspect_domain(folder: Path, verify_crc: bool, decode: bool, track: Track) 
         return DomainReport(_name(folder), folder, None, findings=(finding,))
     files = [class_file(folder, class_id) for class_id in range(spec.classes)]
     present = [file for file in files if file.path.is_file()]
-    scans = sorted(scan_files(present, check=verify_crc, track=track), key=lambda scan: scan.file.class_id)
+    found = scan_files(present, check=verify_crc, track=track, label=f"checking {spec.name}")
+    scans = sorted(found, key=lambda scan: scan.file.class_id)
     findings = [
         *_about_spec(folder, spec),
         *_about_files(folder, spec, files, present),

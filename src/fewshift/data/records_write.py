@@ -41,6 +41,8 @@ def write_domain(
     """
     try:
         _claim(folder, spec)
+        for left_by_a_killed_run in folder.glob(".*.part"):
+            left_by_a_killed_run.unlink()
         wanted = _unwritten(folder, spec)
         for class_id in track(wanted, label=f"writing {spec.name}", total=len(wanted)):
             _write_class(folder, spec, class_id, images(class_id))

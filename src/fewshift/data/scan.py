@@ -28,7 +28,12 @@ _BATCH = 4096  # heads checked at once when only lengths are read
 
 
 def scan_files(
-    files: Sequence[ClassFile], *, check: bool = True, threads: int | None = None, track: Track = silent
+    files: Sequence[ClassFile],
+    *,
+    check: bool = True,
+    threads: int | None = None,
+    track: Track = silent,
+    label: str = "checking records",
 ) -> Iterator[Scan]:
     """Scan these files, several at a time, in no particular order.
 
@@ -40,7 +45,7 @@ def scan_files(
         waiting = [pool.submit(scan, group) for group in _groups(files)]
         finished = (scan for future in as_completed(waiting) for scan in future.result())
         try:
-            yield from track(finished, label="checking records", total=len(files))
+            yield from track(finished, label=label, total=len(files))
         finally:
             for future in waiting:
                 future.cancel()
