@@ -63,7 +63,7 @@ def run(records: Path, tasks: int) -> dict[str, Any]:
         }
         _check_equal(readers, rounds[0])
         growth = _memory_growth(readers["cache"], rounds)
-        seconds = _take_turns(readers, rounds)
+        seconds, busy = _take_turns(readers, rounds)
     count = sum(map(len, rounds))
     speed = {name: count / taken for name, taken in seconds.items()}
     images = [sum(map(len, (*plan.support, *plan.query))) for todo in rounds for plan in todo]
@@ -77,6 +77,7 @@ def run(records: Path, tasks: int) -> dict[str, Any]:
             _result("encoded records / streaming", speed["encoded"] / speed["streaming"], at_least=5),
             _result("cache / streaming", speed["cache"] / speed["streaming"], at_least=20),
             _result("cache: growth of resident memory, MiB", growth / MIB, at_most=300),
+            *(_result(f"{name}: processor ms a task", 1e3 * taken / count) for name, taken in busy.items()),
         ],
     }
 
@@ -149,21 +150,24 @@ def _check_equal(readers: dict[str, Read], todo: list[TaskPlan]) -> None:
                 raise RuntimeError(f"{plan.address}: the streaming reader gives other images")
 
 
-def _take_turns(readers: dict[str, Read], rounds: Sequence[list[TaskPlan]]) -> dict[str, float]:
-    """Seconds of each reader for all rounds."""
-    seconds = dict.fromkeys(readers, 0.0)
+def _take_turns(
+    readers: dict[str, Read], rounds: Sequence[list[TaskPlan]]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Seconds of each reader for all rounds, and of the cores it kept busy."""
+    seconds, busy = dict.fromkeys(readers, 0.0), dict.fromkeys(readers, 0.0)
     for todo in rounds:
         turns = [{name: _seconds(read, todo) for name, read in readers.items()} for _ in range(TURNS)]
         for name in readers:
-            seconds[name] += min(turn[name] for turn in turns)
-    return seconds
+            seconds[name] += min(turn[name][0] for turn in turns)
+            busy[name] += min(turn[name][1] for turn in turns)
+    return seconds, busy
 
 
-def _seconds(read: Read, todo: Sequence[TaskPlan]) -> float:
-    begin = time.perf_counter()
+def _seconds(read: Read, todo: Sequence[TaskPlan]) -> tuple[float, float]:
+    begin, begin_busy = time.perf_counter(), time.process_time()
     for _ in read(todo):
         pass
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin, time.process_time() - begin_busy
 
 
 def _memory_growth(read: Read, rounds: Sequence[list[TaskPlan]]) -> int:

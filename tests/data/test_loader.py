@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
@@ -148,6 +149,27 @@ def test_threads_end_with_the_iterator(read: EpisodeReader) -> None:
     assert not readers()
     list(prefetch(read, planned(3)))
     assert not readers()
+
+
+def test_workers_take_one_core_each_and_leave_others_alone() -> None:
+    def threads_of_a_new_one() -> int:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(torch.get_num_threads).result()
+
+    inside: list[int] = []
+
+    def read(plan: TaskPlan) -> Episode:
+        inside.append(torch.get_num_threads())
+        return reader(DOMAINS)(plan)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        list(prefetch(read, planned(3), workers=2))
+        assert inside == [1, 1, 1]
+        assert torch.get_num_threads() == threads_of_a_new_one() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("workers", [0, 3])

@@ -50,8 +50,14 @@ def prefetch(
 
 
 def _threads(read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int) -> Iterator[Episode]:
-    with ThreadPoolExecutor(workers, thread_name_prefix="fewshift-read") as pool:
-        yield from _in_order(pool, read, plans, ahead, lambda episode: episode)
+    try:
+        # One thread each inside torch: otherwise the workers would fight over the cores.
+        with ThreadPoolExecutor(workers, "fewshift-read", torch.set_num_threads, (1,)) as pool:
+            yield from _in_order(pool, read, plans, ahead, lambda episode: episode)
+    finally:
+        torch.set_num_threads(
+            torch.get_num_threads()
+        )  # for threads begun later, which inherit the last value
 
 
 def _processes(read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int) -> Iterator[Episode]:
