@@ -34,7 +34,7 @@ small{color:var(--soft);font-size:12px}
 .chart text{fill:var(--ink)}.chart .tick,.chart .value{fill:var(--soft);font-size:11px}
 .chart .value{font-size:9.5px}
 .chart .heading{fill:var(--soft);font-weight:600}.chart .faint{fill:var(--faint);font-size:11px}
-.chart .onshade{fill:var(--paper);font-size:11px}
+.chart .onshade{fill:var(--paper);font-size:11px}.chart .number{font-size:11px}
 .grid{stroke:var(--rule)}.zero{stroke:var(--soft)}.whisker{stroke:var(--ink);stroke-width:1.3}
 .range{stroke-width:2;opacity:.75}.shade{fill:var(--accent)}
 polyline{fill:none;stroke-linejoin:round}.thick{stroke-width:2.6}.thin{stroke-width:1;opacity:.32}

@@ -156,7 +156,15 @@ def heat_map(
                 "rect", x=x, y=y, width=cell - 1, height=high - 1, class_="shade", fill_opacity=f"{share:.3f}"
             )
             number = f"{share:.2f}".removeprefix("0") if share < 0.995 else "1"
-            kind = "onshade" if share > 0.55 else "faint" if share < 0.05 else "tick"
+            kind = (
+                "onshade"
+                if share > 0.55
+                else "number"
+                if share > 0.2
+                else "faint"
+                if share < 0.05
+                else "tick"
+            )
             parts.append(element("g", words, shade, text(x + cell / 2, y + 15, number, kind, "middle")))
     width = LABELS + len(columns) * cell
     parts += [line(LABELS, top + i * high - 0.5, width, top + i * high - 0.5, "zero") for i in rules if i > 0]
