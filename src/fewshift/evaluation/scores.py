@@ -62,6 +62,7 @@ _FIELDS = {f.name: f for f in fields(Score)}
 _REQUIRED = tuple(
     name for name, f in _FIELDS.items() if f.default is MISSING and f.default_factory is MISSING
 )
+# JSON gives exact types, so that true is no number and 1 is no truth.
 _KINDS: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "int": (int,),
@@ -73,6 +74,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "Mapping[str, str]": (dict,),
     "Mapping[str, Any]": (dict,),
 }
+_TYPES = {name: _KINDS[str(f.type)] for name, f in _FIELDS.items()}
 
 
 def to_line(score: Score) -> str:
@@ -100,18 +102,13 @@ def from_line(line: str, where: str) -> Score:
             f"{where}: unknown field {unknown[0]!r}; a newer fewshift may have written it: upgrade"
         )
     for name, value in content.items():
-        _check(name, value, where)
+        if type(value) not in _TYPES[name]:
+            raise DataError(f"{where}: {name} is {value!r}, expected {_FIELDS[name].type}")
+    if not 0 <= content["accuracy"] <= 1:
+        raise DataError(f"{where}: accuracy is {content['accuracy']!r}, expected a share from 0 to 1")
+    if not 0 <= content["seconds"] < math.inf:
+        raise DataError(f"{where}: seconds is {content['seconds']!r}, expected a finite duration")
     return Score(**content)
-
-
-def _check(name: str, value: Any, where: str) -> None:
-    kinds: tuple[Any, ...] = _KINDS[str(_FIELDS[name].type)]
-    as_number = isinstance(value, bool) and bool not in kinds  # bool is an int to Python, not to a reader
-    if not isinstance(value, kinds) or as_number:
-        raise DataError(f"{where}: {name} is {value!r}, expected {_FIELDS[name].type}")
-    top = {"accuracy": 1.0, "seconds": math.inf}.get(name)
-    if top is not None and (not 0 <= float(value) <= top or math.isinf(value)):
-        raise DataError(f"{where}: {name} is {value!r}, expected a finite number from 0 to {top}")
 
 
 class Read(NamedTuple):
