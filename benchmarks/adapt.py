@@ -1,0 +1,254 @@
+"""Seconds an adaptation takes, by engine and support size, against the public-style loop in the same run.
+
+python -m benchmarks.adapt --sizes 25,100 --steps 40 --json adapt.json
+
+Every engine gets the same task and Adadelta at TSA's rates. `tflops` counts the work a step needs by direct
+convolution, the same for all engines: forward and input gradients of the 3x3 layers and projections, the
+centre taps' weight gradients, no stem. `share` compares it with a large matrix product on the same machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import resource
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks import public_loop
+from fewshift.core.centroids import cosine_logits, prototypes
+from fewshift.core.updates import Adadelta, site_rates
+from fewshift.nets.backbone import Backbone, freeze
+from fewshift.nets.engine import choose_engine
+from fewshift.nets.resnet import STRIDES, ResNet18
+from fewshift.types import Labelled, Task
+
+PUBLIC = "public"
+RATES = (0.05, 0.1)  # TSA's, adapters and last map
+QUERIES = 10  # a class
+
+
+def run(
+    sizes: Sequence[int] = (5, 25, 100, 350, 500),
+    steps: int = 40,
+    width: int = 64,
+    image_size: int = 84,
+    device: str = "cpu",
+    engines: Sequence[str] = (PUBLIC, "plain", "folded"),
+    *,
+    repeats: int = 3,
+    memory: bool = False,
+) -> dict[str, Any]:
+    """Each time is the best of `repeats`, taken in turns: other work on the machine only slows a run down."""
+    net = lived_in_net(width, image_size).to(device)
+    backbone = freeze(net)
+    rate = matrix_product_rate(device)
+    results = []
+    for size in sizes:
+        task, query = make_task(size, image_size, device)
+        runs = {
+            name: _adaptation(name, net, backbone, task, steps) for name in dict.fromkeys((PUBLIC, *engines))
+        }
+        found = {name: float("inf") for name in runs}
+        features: dict[str, Callable[[Tensor], Tensor]] = {}
+        for _ in range(repeats):
+            for name, adapt in runs.items():
+                start = _now(device)
+                features[name] = adapt()
+                found[name] = min(found[name], _now(device) - start)
+        work = step_work(width, image_size, net.stem_padding) * size * steps / 1e12
+        for name in engines:
+            row: dict[str, Any] = {
+                "size": size,
+                "engine": name,
+                "seconds": round(found[name], 4),
+                "ratio": round(found[PUBLIC] / found[name], 3),
+                "tflops": round(work / found[name], 4),
+                "share": round(work / found[name] / rate, 3),
+                "accuracy": round(_accuracy(features[name], task, query), 4),
+            }
+            if memory:
+                row["peak_mb"] = peak_memory(name, size, width, image_size)
+            results.append(row)
+    settings = {"steps": steps, "width": width, "image_size": image_size, "repeats": repeats}
+    return {"machine": machine(device, rate), "settings": settings, "results": results}
+
+
+def machine(device: str, rate: float) -> dict[str, Any]:
+    """Where the numbers come from."""
+    cuda = device.startswith("cuda")
+    return {
+        "device": torch.cuda.get_device_name(device) if cuda else _cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "matrix_product_tflops": round(rate, 4),
+    }
+
+
+def lived_in_net(width: int, image_size: int) -> ResNet18:
+    """A random network whose batch statistics are those of random images."""
+    torch.manual_seed(0)
+    net = ResNet18(width, stem_padding=1)
+    with torch.no_grad():
+        for _ in range(5):
+            net(torch.randn(8, 3, image_size, image_size))
+    return net.eval()
+
+
+def make_task(size: int, image_size: int, device: str) -> tuple[Task, Labelled]:
+    """Classes around random mean images, with noise; one way for every ten images, five at least."""
+    generator = torch.Generator().manual_seed(size)
+    way = min(50, max(min(5, size), size // 10))
+    means = torch.randn(way, 3, image_size, image_size, generator=generator)
+
+    def draw(labels: Tensor) -> Labelled:
+        noise = torch.randn(len(labels), 3, image_size, image_size, generator=generator)
+        return Labelled((0.5 * means[labels] + noise).to(device), labels.to(device))
+
+    support = draw(torch.arange(size) % way)
+    return Task(support, way), draw(torch.arange(way).repeat(QUERIES))
+
+
+def step_work(width: int, image_size: int, stem_padding: int) -> int:
+    """Floating-point operations that one step needs for one image, by direct convolution."""
+    side = (image_size + 2 * stem_padding - 5) // 2 + 1
+    channels, products = width, 0
+    for stage, stride in enumerate(STRIDES):
+        outputs = width * 2**stage
+        side = -(-side // stride)
+        pixels = side * side
+        entry, inside = pixels * channels * outputs, pixels * outputs * outputs
+        products += 2 * 9 * (entry + 3 * inside) + entry + 3 * inside  # forward, input gradient, centre taps
+        if stride > 1:
+            products += 2 * entry
+        else:
+            products -= 2 * 9 * entry - entry  # the very first layer: its frozen response is cached
+        channels = outputs
+    return 2 * (products + channels * channels)
+
+
+def matrix_product_rate(device: str, size: int = 0) -> float:
+    """TFLOP/s of a large float32 matrix product as torch is set up here."""
+    size = size or (8192 if device.startswith("cuda") else 2048)
+    a, b = torch.randn(2, size, size, device=device)
+    best = float("inf")
+    for _ in range(5):
+        start = _now(device)
+        a @ b
+        best = min(best, _now(device) - start)
+    return 2 * size**3 / best / 1e12
+
+
+def peak_memory(name: str, size: int, width: int, image_size: int, steps: int = 2) -> int:
+    """Megabytes that a fresh CPU process needs at most while it adapts."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_peak_here, (name, size, width, image_size, steps))
+
+
+def _peak_here(name: str, size: int, width: int, image_size: int, steps: int) -> int:
+    net = lived_in_net(width, image_size)
+    task, _ = make_task(size, image_size, "cpu")
+    _adaptation(name, net, freeze(net), task, steps)()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+def _adaptation(
+    name: str, net: ResNet18, backbone: Backbone, task: Task, steps: int
+) -> Callable[[], Callable[[Tensor], Tensor]]:
+    """A function that adapts to the task and returns the adapted features."""
+    if name == PUBLIC:
+
+        def public() -> Callable[[Tensor], Tensor]:
+            copy = public_loop.PublicNet(net)
+            public_loop.adapt(copy, task, steps, *RATES)
+            return copy
+
+        return public
+    engine = choose_engine(backbone, name)
+    start, update = backbone.init(), Adadelta(site_rates(backbone.sites, *RATES))
+
+    def adapt() -> Callable[[Tensor], Tensor]:
+        params = engine.adapt(task, start, update, steps).params
+        return lambda images: engine.embed(params, images)
+
+    return adapt
+
+
+@torch.no_grad()
+def _accuracy(features: Callable[[Tensor], Tensor], task: Task, query: Labelled) -> float:
+    centres = prototypes(features(task.support.images), task.support.labels, task.way)
+    logits = cosine_logits(features(query.images), centres)
+    return (logits.argmax(1) == query.labels).float().mean().item()
+
+
+def _now(device: str) -> float:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    names = (
+        [line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line]
+        if (info.exists())
+        else []
+    )
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def table(outcome: dict[str, Any]) -> str:
+    """The results for people."""
+    lines = [json.dumps(outcome["machine"])]
+    for row in outcome["results"]:
+        extra = f"  {row['peak_mb']} MB" if "peak_mb" in row else ""
+        lines.append(
+            f"{row['size']:>5} images  {row['engine']:<8} {row['seconds']:>9.3f} s  {row['ratio']:>6.2f}x  "
+            f"{row['tflops']:>8.3f} TFLOP/s ({row['share']:.0%})  accuracy {row['accuracy']:.3f}{extra}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sizes", default="5,25,100,350,500")
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--width", type=int, default=64)
+    parser.add_argument("--image-size", type=int, default=84)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--engines", default=f"{PUBLIC},plain,folded")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--memory", action="store_true", help="also measure peak memory, in fresh CPU processes"
+    )
+    parser.add_argument("--json", type=Path)
+    a = parser.parse_args()
+    sizes = [int(size) for size in a.sizes.split(",")]
+    outcome = run(
+        sizes,
+        a.steps,
+        a.width,
+        a.image_size,
+        a.device,
+        a.engines.split(","),
+        repeats=a.repeats,
+        memory=a.memory,
+    )
+    print(table(outcome))
+    if a.json:
+        a.json.write_text(json.dumps(outcome, indent=1))
+
+
+if __name__ == "__main__":
+    main()
