@@ -1,0 +1,115 @@
+"""Where the pixel caches of records lie, and whether one still belongs to its records.
+
+The caches of the domains in one folder lie side by side, one folder a domain, in the user's cache folder;
+each has a note of the class files it was made from, so that records that were converted anew are never read
+from old pixels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from fewshift.data.cache import build_cache, open_cached, read_info
+from fewshift.data.cache.files import Locations
+from fewshift.data.domain import Domain
+from fewshift.data.records import RecordSource
+from fewshift.data.user_cache import cache_folder
+from fewshift.data.whole_files import write_whole
+from fewshift.errors import DataError
+from fewshift.progress import Track, silent
+
+NOTE = "made-from.json"
+
+
+def caches_of(root: Path) -> Path:
+    """The usual folder for the caches of the domains in this folder."""
+    whole = root.resolve()
+    digest = hashlib.sha256(str(whole).encode()).hexdigest()[:16]
+    return cache_folder() / "pixels" / f"{whole.name}-{digest}"
+
+
+def cache_of(folder: Path) -> Path:
+    """The usual folder for the cache of the domain in this folder."""
+    return caches_of(folder.resolve().parent) / folder.resolve().name
+
+
+def keep_pixels(domain: Domain, folder: Path, track: Track = silent, workers: int = 2) -> bool:
+    """Make the domain's cache in this folder; False when a current one is there already."""
+    note = _note(domain)
+    if folder.is_dir() and not _is_current(folder, note):
+        _clear(folder)
+    if (folder / NOTE).exists():
+        try:
+            read_info(folder)
+            return False
+        except DataError:
+            pass  # unfinished: go on with it
+    try:
+        write_whole(folder / NOTE, note.encode())
+    except OSError as problem:
+        raise DataError(
+            f"{folder}: it cannot be written ({problem.strerror}): choose another folder with --to, or set "
+            "FEWSHIFT_CACHE to one"
+        ) from problem
+    build_cache(domain, folder, track, workers)
+    return True
+
+
+def with_exact_caches(domains: Sequence[Domain]) -> tuple[Domain, ...]:
+    """The same domains; those that have a current cache which rounds nothing are read from it."""
+    return tuple(_from_cache(domain) for domain in domains)
+
+
+def cache_state(domain: Domain, folder: Path) -> str:
+    """`none`, `outdated`, `unfinished`, or `exact` or `rounded` for a whole one."""
+    if not (folder / NOTE).exists():
+        return "none"
+    if not _is_current(folder, _note(domain)):
+        return "outdated"
+    try:
+        return "rounded" if read_info(folder).rounded else "exact"
+    except DataError:
+        return "unfinished"
+
+
+def _from_cache(domain: Domain) -> Domain:
+    if not isinstance(domain.source, RecordSource):
+        return domain
+    folder = cache_of(domain.source.folder)
+    return open_cached(domain, folder) if cache_state(domain, folder) == "exact" else domain
+
+
+def _note(domain: Domain) -> str:
+    """What the records are now: their folder, their spec, and the size and time of every class file."""
+    digest = hashlib.sha256(domain.spec.fingerprint().encode())
+    where = ""
+    if isinstance(domain.source, RecordSource):
+        where = str(domain.source.folder.resolve())
+        for path in sorted(domain.source.folder.glob("*.tfrecords")):
+            status = path.stat()
+            digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return json.dumps({"records": where, "state": digest.hexdigest()})
+
+
+def _is_current(folder: Path, note: str) -> bool:
+    try:
+        return (folder / NOTE).read_text() == note
+    except OSError:
+        return False
+
+
+def _clear(folder: Path) -> None:
+    """Remove an outdated cache, and nothing that is none."""
+    if not (folder / NOTE).exists():
+        if any(folder.iterdir()):
+            raise DataError(
+                f"{folder}: it holds something else than a cache made by `fewshift data cache`: choose "
+                "another folder or remove it"
+            )
+        return
+    files = Locations(folder)
+    for file in (files.info, files.journal, files.pixels, files.shapes, files.offsets, folder / NOTE):
+        file.unlink(missing_ok=True)
