@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -18,10 +19,12 @@ from PIL import Image
 
 from fewshift.cli import main
 from fewshift.core.precond import initial_preconditioners
-from fewshift.data.cache import build_cache
-from fewshift.data.folder import folder_domain
+from fewshift.data.folder import FolderSource, folder_domain
+from fewshift.data.records_folder import open_records
+from fewshift.data.records_write import write_domain
+from fewshift.data.suite_cache import cache_of, keep_pixels
 from fewshift.nets.backbone import freeze
-from fewshift.nets.kit import ImageSettings, Kit, save_kit
+from fewshift.nets.kit import ImageSettings, Kit, load_kit, save_kit
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
 
@@ -242,12 +245,66 @@ def test_shards_protocols_and_engines(fewshift: Fewshift, small: Path, tmp_path:
     assert {r["engine"] for r in lines(plain)} == {"plain"}
 
 
-def test_a_cache_changes_nothing(fewshift: Fewshift, small: Path, tmp_path: Path) -> None:
-    build_cache(folder_domain(small / "shapes"), tmp_path / "caches" / "shapes")
-    with_cache, without = tmp_path / "cached.jsonl", tmp_path / "plain.jsonl"
-    assert fewshift(*command(small, with_cache, "--cache", tmp_path / "caches", "--tasks", 2)).code == 0
-    assert fewshift(*command(small, without, "--tasks", 2)).code == 0
-    assert lines(with_cache) == lines(without)
+def as_records(folder: Path, to: Path, scale: int = 1) -> None:
+    """The pictures of a folder-a-class tree in the converted layout, `scale` times as large."""
+    domain = folder_domain(folder)
+    source = domain.source
+    assert isinstance(source, FolderSource)
+
+    def images(class_id: int) -> Iterator[bytes]:
+        for path in source.files[class_id]:
+            picture = Image.open(path)
+            buffer = io.BytesIO()
+            picture.resize((scale * picture.width, scale * picture.height)).save(buffer, "png")
+            yield buffer.getvalue()
+
+    write_domain(to / domain.name, domain.spec, images)
+
+
+def test_records_and_an_exact_cache_give_the_numbers_of_the_folder(
+    fewshift: Fewshift, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEWSHIFT_CACHE", str(tmp_path / "cache"))
+    as_records(small / "shapes", tmp_path / "records")
+    outs = [tmp_path / f"{name}.jsonl" for name in ("folder", "records", "cached")]
+    records = ["--records" if w == "--folder" else w for w in command(small, outs[1], "--tasks", 2)]
+    records[records.index(str(small / "shapes"))] = str(tmp_path / "records")
+    assert fewshift(*command(small, outs[0], "--tasks", 2)).code == 0
+    assert fewshift(*records).code == 0
+    (domain,) = open_records(tmp_path / "records")
+    assert keep_pixels(domain, cache_of(tmp_path / "records" / "shapes"))
+    assert fewshift(*records, "--out", outs[2]).code == 0
+    assert lines(outs[0]) == lines(outs[1]) == lines(outs[2])
+
+
+def test_a_rounded_cache_is_used_when_asked_and_named(
+    fewshift: Fewshift, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEWSHIFT_CACHE", str(tmp_path / "cache"))
+    as_records(small / "shapes", tmp_path / "records", scale=5)  # 100 pixels: more than a cache keeps
+    (domain,) = open_records(tmp_path / "records")
+    keep_pixels(domain, cache_of(tmp_path / "records" / "shapes"))
+    save_kit(load_kit(small / "tiny.kit").with_(images=ImageSettings()), tmp_path / "84.kit")
+    pixels = {}
+    for words in ((), ("--cache",)):
+        out = tmp_path / f"{len(words)}.jsonl"
+        more = ("--methods", "ncc", "--tasks", 1, "--protocol", "one-shot", "--out", out, *words)
+        done = fewshift("evaluate", "--records", tmp_path / "records", "--kit", tmp_path / "84.kit", *more)
+        assert done.code == 0, done.err
+        (line,) = lines(out)
+        pixels[words] = line["pixels"]
+    assert pixels == {(): "protocol-84", ("--cache",): "protocol-84-rounded"}
+
+
+def test_a_suite_by_name(fewshift: Fewshift, small: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r.jsonl"
+    words = ("--kit", small / "tiny.kit", "--methods", "ncc", "--tasks", 1, "--protocol", "one-shot")
+    done = fewshift("evaluate", "--suite", "drawn", *words, "--out", out)
+    assert done.code == 0, done.err
+    assert len({line["domain"] for line in lines(out)}) == len(lines(out)) > 3
+    refused = fewshift("evaluate", "--suite", "nosuch", *words, "--out", out)
+    assert refused.code == 2
+    assert "nosuch" in refused.err
 
 
 def test_a_method_of_ones_own(

@@ -37,7 +37,9 @@ def evaluate(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     shard: Annotated[str, typer.Option(help="This process's part as i/n; each with its own --out.")] = "1/1",
     workers: Annotated[int, typer.Option(min=0, help="Threads that read the next tasks meanwhile.")] = 2,
-    cache: Annotated[Path | None, typer.Option(help="Read pixels from the caches in this folder.")] = None,
+    cache: Annotated[
+        bool, typer.Option("--cache", help="Read large pictures from rounded caches too; results say so.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No bar, no table.")] = False,
 ) -> None:
     """Score methods on identical tasks, one JSON line a task and method.
@@ -61,9 +63,7 @@ def evaluate(
     built = [build(loaded, chosen_engine, oracle) for build in builders]
     track = bars(quiet)
     found = inputs.open_domains(records, folder, suite, inputs.words(domains), chosen_split, track)
-    rule = inputs.pixel_rule(loaded)
-    if cache is not None:
-        found, rule = inputs.with_caches(found, cache, rule)
+    found, rule = inputs.with_caches(found, inputs.pixel_rule(loaded), cache)
     job = Job(
         domains=with_roles(found, loaded.domains),
         split=chosen_split,

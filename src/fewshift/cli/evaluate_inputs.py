@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
 import torch
 
 import fewshift
-from fewshift.data.cache import CachedSource, open_cached
+from fewshift.data.cache import open_cached
 from fewshift.data.domain import Domain
 from fewshift.data.folder import folder_domain
 from fewshift.data.pixels import PROTOCOL_84, PROTOCOL_84_ROUNDED, PixelRule
 from fewshift.data.protocol import STANDARDS, Protocol
+from fewshift.data.records import RecordSource
 from fewshift.data.records_folder import open_records
+from fewshift.data.suite_cache import cache_of, cache_state, with_exact_caches
+from fewshift.data.suites import open_suite
 from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS, Builder
 from fewshift.nets.kit import Kit, load_kit
@@ -109,9 +112,7 @@ def open_domains(
     elif folder is not None:
         found = [folder_domain(folder)]
     else:
-        from fewshift.data.suites import open_suite
-
-        found = open_suite(cast(str, suite), track=track)
+        found = list(open_suite(cast(str, suite), names or None, track=track))
     missing = [name for name in names if name not in {d.name for d in found}]
     if missing:
         raise FewshiftError(
@@ -123,14 +124,23 @@ def open_domains(
     return chosen
 
 
-def with_caches(domains: list[Domain], folder: Path, rule: PixelRule) -> tuple[list[Domain], PixelRule]:
-    """Domains read from their caches where there are such, and the rule under which tasks stay the same.
+def with_caches(
+    domains: list[Domain], rule: PixelRule, allow_rounded: bool
+) -> tuple[list[Domain], PixelRule]:
+    """Domains read from their pixel caches where tasks stay the same, and the rule they are read by.
 
-    A cache keeps pictures larger than 84 pixels as whole grey levels; then all domains are read by the
-    rounded rule, so that one file of results has one rule. For other sizes such a cache is left aside.
+    A cache of pictures larger than 84 pixels keeps whole grey levels. Where that is allowed and the kit wants
+    the protocol's pixels, all domains are read by the rounded rule: one file of results has one rule.
     """
-    cached = [open_cached(d, folder / d.name) if (folder / d.name).is_dir() else d for d in domains]
-    rounded = [isinstance(d.source, CachedSource) and d.source.info.rounded > 0 for d in cached]
-    if any(rounded) and rule in (PROTOCOL_84, PROTOCOL_84_ROUNDED):
-        return cached, replace(rule, rounded=True)
-    return [plain if round_ else d for plain, d, round_ in zip(domains, cached, rounded, strict=True)], rule
+    exact = list(with_exact_caches(domains))
+    if not allow_rounded or rule not in (PROTOCOL_84, PROTOCOL_84_ROUNDED):
+        return exact, rule
+    found = [_rounded_cache(domain) or domain for domain in exact]
+    return found, PROTOCOL_84_ROUNDED if found != exact else rule
+
+
+def _rounded_cache(domain: Domain) -> Domain | None:
+    if not isinstance(domain.source, RecordSource):
+        return None
+    folder = cache_of(domain.source.folder)
+    return open_cached(domain, folder) if cache_state(domain, folder) == "rounded" else None
