@@ -60,7 +60,8 @@ def open_results(
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)  # Windows rewrites newlines
+        fd = os.open(path, flags, 0o644)
     except OSError as problem:
         raise DataError(f"{path}: cannot be opened for results ({problem})") from None
     try:
