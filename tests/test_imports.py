@@ -14,7 +14,8 @@ LEVELS = [
     {"presets"},
     {"estimator"},
     {"web"},
-    {"cli", "__main__"},
+    {"cli"},
+    {"__main__"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LEVELS) for name in names}
 

@@ -49,7 +49,7 @@ def test_padding_rows_and_classes_changes_no_loss_and_no_gradient() -> None:
 @pytest.mark.parametrize("rule", ["plain descent", "preconditioned", "adadelta", "preconditioned adadelta"])
 def test_static_steps_equal_the_definition(rule: str, make_backbone: Make, make_task: MakeTask) -> None:
     backbone = make_backbone()
-    engine = GraphEngine(backbone, capture=False)
+    engine = GraphEngine(backbone, captured=False)
     update = rules(backbone)[rule]
     for images, way in ((5, 2), (12, 3), (30, 5), (12, 3)):  # the last meets buffers that others have used
         task = make_task(images, way=way)
@@ -63,7 +63,7 @@ def test_static_steps_equal_the_definition(rule: str, make_backbone: Make, make_
 
 def test_one_set_of_buffers_serves_all_rates(make_backbone: Make, make_task: MakeTask) -> None:
     backbone, task = make_backbone(), make_task(12)
-    engine = GraphEngine(backbone, capture=False)
+    engine = GraphEngine(backbone, captured=False)
     for adapters, last in ((0.05, 0.3), (0.25, 0.05)):
         update = Preconditioned(None, site_rates(backbone.sites, adapters, last))
         wanted = PlainEngine(backbone).adapt(task, backbone.init(), update, 5)
@@ -75,7 +75,7 @@ def test_a_task_that_fits_no_graph_goes_through_the_folded_engine(make_backbone:
     backbone = make_backbone()
     many = Task(Labelled(torch.randn(60, 3, 28, 28, dtype=torch.float64), torch.arange(60)), 60)
     update = Preconditioned(None, site_rates(backbone.sites, 0.05, 0.3))
-    engine = GraphEngine(backbone, capture=False)
+    engine = GraphEngine(backbone, captured=False)
     found = engine.adapt(many, backbone.init(), update, 2)
     assert torch.equal(found.losses, FoldedEngine(backbone).adapt(many, backbone.init(), update, 2).losses)
     assert not engine.steps

@@ -8,7 +8,7 @@ evaluation mode, so padding cannot leak into real rows.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -63,14 +63,13 @@ class StaticStep:
         self.rates = {site: torch.zeros((), device=device, dtype=batch.dtype) for site in start}
         self.rule = _at_rate_one(update)
         self.state = _own_buffers(self.rule.init(self.params))
+        self.summed = {site: torch.zeros_like(value) for site, value in start.items()}  # Σ_t g_t
         self.loss = torch.zeros((), device=device, dtype=batch.dtype)
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def load(self, fresh: SupportFeatures, task: Task, start: TaskParams, update: Captured) -> None:
         """Put a task, already padded and through the stem, into the buffers."""
-        for own, theirs in zip(self.features.heads, fresh.heads, strict=True):
-            for target, value in zip(own, theirs, strict=True):
-                target.copy_(value)
+        copy_heads(self.features, fresh)
         count = len(task.support.labels)
         self.labels.zero_()[:count].copy_(task.support.labels)
         self.weights.zero_()[:count].fill_(1.0)
@@ -78,6 +77,7 @@ class StaticStep:
         for site, value in start.items():
             self.params[site].copy_(value)
             self.rates[site].fill_(update.rates[site])
+            self.summed[site].zero_()
         if update.preconditioner is not None:
             _copy(self.rule.preconditioner, update.preconditioner)
         if isinstance(self.state, AdadeltaState):
@@ -91,33 +91,40 @@ class StaticStep:
         with torch.no_grad():
             moved, state = self.rule.step(self.params, found, self.state)
             for site, param in self.params.items():
+                self.summed[site].add_(found[site])
                 param.lerp_(moved[site], self.rates[site])
             if isinstance(self.state, AdadeltaState):
                 _copy(self.state.squares, state.squares)
                 _copy(self.state.deltas, state.deltas)
             self.loss.copy_(loss)
 
-    def capture(self, pool: Any) -> None:
-        """Record the step as a graph; what it does to the buffers meanwhile is overwritten by `load`."""
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(WARM_UP):
-                self.run()
-        torch.cuda.current_stream().wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):
-            self.run()
-
     def __call__(self) -> None:
         """Replay the graph; without one, take the step as it is written."""
-        if self.graph is None:
-            self.run()
-        else:
-            self.graph.replay()
+        self.run() if self.graph is None else self.graph.replay()
 
     def _objective(self, params: TaskParams) -> Tensor:
         return padded_support_loss(self.features(params), self.labels, self.weights, self.far)
+
+
+def capture(run: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
+    """Record what `run` does to its buffers as a graph. It runs some times first: load them afterwards."""
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(WARM_UP):
+            run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool):
+        run()
+    return graph
+
+
+def copy_heads(target: SupportFeatures, fresh: SupportFeatures) -> None:
+    """Put what no parameter changes of a task's images into the buffers of another."""
+    for own, theirs in zip(target.heads, fresh.heads, strict=True):
+        for buffer, value in zip(own, theirs, strict=True):
+            buffer.copy_(value)
 
 
 def _at_rate_one(update: Captured) -> Any:
@@ -146,7 +153,7 @@ class GraphEngine:
     backbone: Backbone
     reason: str = "asked for"
     name: str = "graph"
-    capture: bool = True  # False: the same steps on the same buffers, uncaptured (for tests without a GPU)
+    captured: bool = True  # False: the same steps on the same buffers, uncaptured (for tests without a GPU)
     steps: dict[Any, StaticStep] = field(default_factory=dict, compare=False, repr=False)
     lock: Any = field(default_factory=threading.Lock, compare=False, repr=False)
 
@@ -158,7 +165,7 @@ class GraphEngine:
     @cached_property
     def pool(self) -> Any:
         """Memory that all graphs share: no two run at once."""
-        return torch.cuda.graph_pool_handle() if self.capture else None
+        return torch.cuda.graph_pool_handle() if self.captured else None
 
     def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
         """`steps` steps of `update` from `start` on L_in; nothing is read back from the GPU meanwhile."""
@@ -167,7 +174,7 @@ class GraphEngine:
         if size is None or not fits or not isinstance(update, Captured):
             return self.folded.adapt(task, start, update, steps)
         with self.lock, torch.no_grad():  # the buffers hold one task at a time
-            step = self._loaded(task, start, update, size)
+            step = self.loaded(task, start, update, size)
             losses = step.loss.new_empty(steps)
             for index in range(steps):
                 step()
@@ -178,15 +185,15 @@ class GraphEngine:
         """Features under these parameters, without gradients."""
         return self.folded.embed(params, images)
 
-    def _loaded(self, task: Task, start: TaskParams, update: Captured, size: int) -> StaticStep:
+    def loaded(self, task: Task, start: TaskParams, update: Captured, size: int) -> StaticStep:
+        """The step for this size, captured if it is new, with the task in its buffers; hold the lock."""
         images = task.support.images
         batch = F.pad(images, (0, 0, 0, 0, 0, 0, 0, size - len(images)))
         key = (size, tuple(images.shape[1:]), type(update), update.preconditioner is None)
         if key not in self.steps:
-            self.steps[key] = StaticStep(self.folded.net, batch, start, update)
-            self.steps[key].load(self.steps[key].features, task, start, update)
-            if self.capture:
-                self.steps[key].capture(self.pool)
+            step = self.steps[key] = StaticStep(self.folded.net, batch, start, update)
+            step.load(step.features, task, start, update)
+            step.graph = capture(step.run, self.pool) if self.captured else None
         fresh = SupportFeatures(self.folded.net, batch, tuple(start))
         self.steps[key].load(fresh, task, start, update)
         return self.steps[key]

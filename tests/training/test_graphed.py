@@ -1,0 +1,66 @@
+"""Graphed meta-gradients are the definition's, on padded buffers."""
+
+import pytest
+import torch
+
+from fewshift.nets.backbone import Backbone, freeze
+from fewshift.nets.resnet import ResNet18
+from fewshift.training.graphed import GraphedOneByOne
+from fewshift.training.metagradients import Job, OneByOne
+from fewshift.training.settings import InnerLevel
+from fewshift.types import Address, Episode, Labelled, Task
+
+
+def a_backbone(device: str) -> Backbone:
+    torch.manual_seed(3)
+    net = ResNet18(4)
+    with torch.no_grad():
+        net(torch.randn(16, 3, 28, 28))
+    return freeze(net).to(device, torch.float64)
+
+
+def an_episode(support: int, query: int, way: int, device: str) -> Episode:
+    generator = torch.Generator().manual_seed(support)
+    means = torch.randn(way, 3, 28, 28, generator=generator, dtype=torch.float64)
+
+    def some(count: int) -> Labelled:
+        labels = torch.arange(count) % way
+        noise = torch.randn(count, 3, 28, 28, generator=generator, dtype=torch.float64)
+        return Labelled((means[labels] + noise).to(device), labels.to(device))
+
+    return Episode(Task(some(support), way), some(query), Address(0, "d", "train", 0), tuple(range(way)))
+
+
+def compare(device: str, captured: bool) -> None:
+    backbone = a_backbone(device)
+    start = backbone.init()
+    generator = torch.Generator().manual_seed(1)
+    roots = {
+        s: 0.2 * torch.randn(len(v), len(v), generator=generator, dtype=torch.float64)
+        for s, v in start.items()
+    }
+    matrices = {s: (m.T @ m + torch.eye(len(m), dtype=m.dtype)).to(device) for s, m in roots.items()}
+    jobs = [
+        Job(an_episode(n, q, way, device), matrices, start)
+        for n, q, way in ((9, 6, 3), (20, 10, 5), (9, 6, 3))
+    ]
+    graphed = GraphedOneByOne(backbone, captured=captured)(jobs, InnerLevel(), starts=False)
+    for found, wanted in zip(graphed, OneByOne(backbone)(jobs, InnerLevel(), starts=False), strict=True):
+        torch.testing.assert_close(found.loss, wanted.loss, rtol=0, atol=1e-9)
+        torch.testing.assert_close(found.inner_losses, wanted.inner_losses, rtol=0, atol=1e-9)
+        assert found.accuracy is not None
+        assert wanted.accuracy is not None
+        assert float(found.accuracy) == pytest.approx(float(wanted.accuracy))
+        for site, pull in wanted.preconditioner.items():
+            torch.testing.assert_close(found.preconditioner[site], pull, rtol=0, atol=1e-9)
+            torch.testing.assert_close(found.start[site], wanted.start[site], rtol=0, atol=1e-9)
+
+
+def test_padded_buffers_give_the_same_meta_gradients() -> None:
+    compare("cpu", captured=False)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_captured_graphs_give_the_same_meta_gradients() -> None:
+    compare("cuda", captured=True)
