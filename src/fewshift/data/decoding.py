@@ -121,8 +121,19 @@ def _from_16_bit(picture: Image.Image) -> Image.Image:
 
 
 def _turned_upright(picture: Image.Image) -> Image.Image:
+    return ImageOps.exif_transpose(picture) if _is_turned(picture) else picture
+
+
+def _is_turned(picture: Image.Image) -> bool:
     try:
-        turned = picture.getexif().get(_ORIENTATION, 1) != 1
+        return picture.getexif().get(_ORIENTATION) in range(2, 9)
     except Exception:  # damaged notes about a sound picture
-        return picture
-    return ImageOps.exif_transpose(picture) if turned else picture
+        return False
+
+
+def is_upright_rgb_jpeg(encoded: bytes, where: str) -> bool:
+    """Whether records can hold these bytes as they are: a JPEG in RGB that no note says to turn."""
+    if _opener(encoded) is not JpegImageFile:
+        return False
+    picture = open_picture(encoded, where)
+    return picture.mode == "RGB" and not ("exif" in picture.info and _is_turned(picture))

@@ -1,0 +1,86 @@
+"""Raw images into the records layout: `<class id>.tfrecords` and `dataset_spec.json`.
+
+As Meta-Dataset's own conversion does it: a JPEG in RGB is stored byte for byte, anything else is stored as a
+JPEG of quality 75. An interrupted conversion goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from PIL import Image
+
+from fewshift.data.class_split import (
+    ClassSplit,
+    DrawnSplit,
+    check_counts,
+    check_names,
+    spec_of_split,
+    split_classes,
+)
+from fewshift.data.convert_published import convert_published, recognise
+from fewshift.data.decoding import decode, is_upright_rgb_jpeg
+from fewshift.data.domain import Pixels, Provenance
+from fewshift.data.folder import list_folder, read_bytes
+from fewshift.data.records_write import write_domain
+from fewshift.data.spec import Spec
+from fewshift.errors import DataError
+from fewshift.progress import Track, silent
+
+DEFAULT_SPLIT = DrawnSplit()
+
+
+def convert(
+    source: Path,
+    target: Path,
+    split: ClassSplit = DEFAULT_SPLIT,
+    provenance: Provenance | None = None,
+    track: Track = silent,
+) -> Spec:
+    """Convert whatever is in `source`: MNIST's or CIFAR's test files as published, or a folder a class."""
+    published = recognise(source)
+    if published is not None:
+        return convert_published(published, source, target, track)
+    return convert_folder(source, target, split, provenance, track)
+
+
+def convert_folder(
+    source: Path,
+    target: Path,
+    split: ClassSplit = DEFAULT_SPLIT,
+    provenance: Provenance | None = None,
+    track: Track = silent,
+) -> Spec:
+    """Convert a folder-a-class tree; the domain gets the name of the target folder."""
+    if source.resolve() == target.resolve() or source.resolve() in target.resolve().parents:
+        raise DataError(
+            f"{target}: the target lies inside the images it is made from: choose a folder outside"
+        )
+    files = list_folder(source).classes
+    counts = {name: len(paths) for name, paths in files.items()}
+    check_names(list(counts), str(source))
+    check_counts(counts, str(source))
+    spec = spec_of_split(target.resolve().name, counts, split_classes(list(counts), split, str(source)))
+
+    def images(class_id: int) -> Iterator[bytes]:
+        return (stored_bytes(read_bytes(path), str(path)) for path in files[spec.class_names[class_id]])
+
+    write_domain(
+        target, spec, images, provenance or Provenance(origin=f"converted from {source.name}"), track
+    )
+    return spec
+
+
+def stored_bytes(encoded: bytes, where: str) -> bytes:
+    """The picture as records hold it. It is decoded in any case, so that a broken one is found now."""
+    pixels = decode(encoded, where)
+    return encoded if is_upright_rgb_jpeg(encoded, where) else as_jpeg(pixels)
+
+
+def as_jpeg(pixels: Pixels) -> bytes:
+    """A JPEG in RGB of quality 75 with halved colour, Pillow's default and so Meta-Dataset's."""
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "JPEG")
+    return buffer.getvalue()
