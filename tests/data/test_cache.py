@@ -31,6 +31,7 @@ from fewshift.data.domain import Domain, Item, Pixels
 from fewshift.data.episodes import episodes
 from fewshift.data.pixels import PROTOCOL_84, PROTOCOL_84_ROUNDED, practical, prepare
 from fewshift.data.protocol import Protocol
+from fewshift.data.records_folder import open_domain
 from fewshift.errors import DataError
 
 CLASSES, IMAGES = 8, 12
@@ -317,3 +318,43 @@ def test_views_stay_valid_when_pages_are_given_back(tmp_path: Path, monkeypatch:
     for _ in range(3):
         source.read(all_items(domain)[:5])
     assert torch.equal(prepare(held, PROTOCOL_84), prepare(want, PROTOCOL_84))
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["mnist", "traffic_sign"])
+def test_tasks_of_real_records_are_the_same_to_the_bit(name: str, md_mini: Path, tmp_path: Path) -> None:
+    domain = open_domain(md_mini / name)
+    build_cache(domain, tmp_path)
+    cached = open_cached(domain, tmp_path)
+    assert protocol_rule(cached) == PROTOCOL_84
+    both = [episodes(d, "test", Protocol(), 2, range(3)) for d in (domain, cached)]
+    for plain, quick in zip(*both, strict=True):
+        assert torch.equal(plain.task.support.images, quick.task.support.images)
+        assert torch.equal(plain.query.images, quick.query.images)
+
+
+def mapped_memory(path: Path) -> int:
+    """Bytes of the file that count as this process's memory now."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    for line in lines:
+        if line.endswith(str(path)):
+            return next(int(later.split()[1]) * 1024 for later in lines if later.startswith("Rss:"))
+    return 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_reading_everything_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (1200, 84, 84, 3), dtype=np.uint8)
+    domain = array_domain("large", images, np.repeat(np.arange(10), 120))
+    monkeypatch.setattr(building, "IMAGES_AT_ONCE", 512)
+    build_cache(domain, tmp_path)
+    source = open_cached(domain, tmp_path).source
+    monkeypatch.setattr("fewshift.data.cache.source.RELEASE_AFTER", 2**40)
+    for image in source.read(all_items(domain)):
+        assert image.max() > 0
+    assert mapped_memory(tmp_path / "pixels.bin") > 20 * 2**20
+    monkeypatch.setattr("fewshift.data.cache.source.RELEASE_AFTER", 2**20)
+    for start in range(0, 1200, 30):
+        for image in source.read(all_items(domain)[start : start + 30]):
+            assert image.max() > 0
+    assert mapped_memory(tmp_path / "pixels.bin") < 8 * 2**20
