@@ -52,7 +52,7 @@ URL_LONGER = {"ilsvrc_2012": 5, "omniglot": 2, "quickdraw": 2, "fungi": 2}
 
 
 def paper_backbone(domains: Sequence[str]) -> Recipe[BackboneSettings]:
-    """The published extractor: that of one domain (SDL), or one for several with half of its images ImageNet's.
+    """The published extractor: of one domain (SDL), or of several with half of the images ImageNet's.
 
     With teachers the several-domain one is URL's. 240,000 updates of 896 images are about two hours of a
     data-centre GPU.
@@ -118,14 +118,22 @@ def quick_preconditioners(domains: Sequence[str]) -> Recipe[PreconditionerSettin
 
 
 def quick_classifier(domains: Sequence[str]) -> Recipe[ClassifierSettings]:
-    """About a minute on two CPU cores."""
+    """About a minute on two CPU cores: few updates, so larger ones."""
     settings = ClassifierSettings(
-        updates=40, tasks_per_update=4, period=40, width=32, inner=InnerLevel(steps=3), validation_tasks=5
+        updates=60,
+        tasks_per_update=4,
+        period=60,
+        rate=0.01,
+        width=32,
+        inner=InnerLevel(steps=3),
+        validation_tasks=5,
     )
     return Recipe(settings, Watch(log_every=5, checkpoint_every=20, validate_every=20))
 
 
-def changed(recipe: Recipe[S], **values: object) -> Recipe[S]:
+def changed(recipe: Recipe[S], save_every: int | None = None, **values: object) -> Recipe[S]:
     """The recipe with other settings where a value is not None."""
+    if save_every is not None:
+        recipe = replace(recipe, watch=replace(recipe.watch, checkpoint_every=save_every))
     given = {name: value for name, value in values.items() if value is not None}
-    return replace(recipe, settings=replace(recipe.settings, **given))  # type: ignore[type-var, misc]
+    return replace(recipe, settings=replace(recipe.settings, **given))  # type: ignore[type-var]

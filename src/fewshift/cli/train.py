@@ -1,0 +1,275 @@
+"""`fewshift train`: an extractor, its preconditioners (Algorithm 1), the dataset classifier (Algorithm 2)."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+train = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Train an extractor, its preconditioners, the dataset classifier. Every command can be stopped with "
+    "Ctrl-C or killed, goes on with `--resume` to the same numbers, and runs under `torchrun`.",
+)
+
+
+class Preset(str, Enum):
+    """Which settings to start from."""
+
+    paper = "paper"
+    quick = "quick"
+
+
+class Classes(str, Enum):
+    """Whose classes meta-training makes its tasks of."""
+
+    train = "train"
+    valid = "valid"
+    held_out = "held-out"
+
+
+class Precision(str, Enum):
+    """How activations are computed; weights are always float32."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+
+
+OutOption = Annotated[
+    Path, typer.Option(help="The kit to write (NAME.kit; its run goes to NAME.run), or the run's folder.")
+]
+RecordsOption = Annotated[Path | None, typer.Option(help="A folder of converted domains.")]
+SuiteOption = Annotated[str | None, typer.Option(help="A suite by name; see `fewshift data list`.")]
+DomainsOption = Annotated[
+    str | None, typer.Option(help="Names with commas. Default: all seen domains with TRAIN classes.")
+]
+PresetOption = Annotated[Preset, typer.Option(help="paper: as published. quick: minutes on a CPU.")]
+UpdatesOption = Annotated[int | None, typer.Option(min=1, help="Optimizer steps, if not the preset's.")]
+RateOption = Annotated[float | None, typer.Option(help="Step size, if not the preset's.")]
+SeedOption = Annotated[int, typer.Option(help="Decides weights, tasks and images: same seed, same run.")]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
+ValidationOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="VALID tasks a domain, if not the preset's; 0: the last state counts."),
+]
+SaveOption = Annotated[int | None, typer.Option(min=1, help="Updates between saved states.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")]
+ExactOption = Annotated[
+    bool, typer.Option("--exact", help="On a GPU: only algorithms that repeat to the bit. A CPU always does.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No bars.")]
+KitOption = Annotated[str, typer.Option(help="The kit to start from: a file, or a bundled kit's name.")]
+ClassesOption = Annotated[
+    Classes, typer.Option(help="Tasks of TRAIN or VALID classes, or of those held out from the backbone.")
+]
+TasksOption = Annotated[int | None, typer.Option(min=1, help="Tasks an update, if not the preset's.")]
+CapOption = Annotated[
+    int | None, typer.Option(min=50, help="At most so many support images a task: cheaper, and reported.")
+]
+OrderOption = Annotated[
+    int | None,
+    typer.Option(min=1, max=2, help="1: without second derivatives. 2: exact, 3 times as long."),
+]
+
+
+@train.command()
+def backbone(
+    out: OutOption,
+    records: RecordsOption = None,
+    suite: SuiteOption = None,
+    domains: DomainsOption = None,
+    preset: PresetOption = Preset.paper,
+    width: Annotated[int | None, typer.Option(min=1, help="Channels of the stem; 64 as published.")] = None,
+    image_size: Annotated[int | None, typer.Option(min=8, help="Pixels a side; 84 as published.")] = None,
+    updates: UpdatesOption = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Images of a domain an update.")] = None,
+    rate: RateOption = None,
+    teacher: Annotated[
+        list[str] | None,
+        typer.Option(help="DOMAIN=RUN: distil from that finished single-domain run (URL). Repeatable."),
+    ] = None,
+    hold_out: Annotated[
+        float, typer.Option(help="Leave this share of the TRAIN classes to the preconditioners.")
+    ] = 0.0,
+    flip: Annotated[
+        bool, typer.Option("--flip", help="Mirror images at random; not in the protocol.")
+    ] = False,
+    precision: Annotated[
+        Precision, typer.Option(help="bfloat16 is faster on recent GPUs.")
+    ] = Precision.float32,
+    seed: SeedOption = 0,
+    device: DeviceOption = "auto",
+    validation_tasks: ValidationOption = None,
+    save_every: SaveOption = None,
+    resume: ResumeOption = False,
+    exact: ExactOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Train an extractor by classification: on one domain, on several, or on several with teachers (URL).
+
+    The result is a kit with a frozen backbone, chosen by nearest-centroid accuracy on VALID tasks.
+
+    Example: `fewshift train backbone --suite open --preset quick --out runs/backbone.kit`
+    """
+    from fewshift.cli import train_backbone as stage
+
+    stage.run(
+        stage.Wanted(
+            out=out,
+            records=records,
+            suite=suite,
+            domains=domains,
+            preset=preset.value,
+            width=width,
+            image_size=image_size,
+            updates=updates,
+            batch=batch,
+            rate=rate,
+            validation_tasks=validation_tasks,
+            teachers=teacher or [],
+            hold_out=hold_out,
+            flip=flip,
+            precision=precision.value,
+            seed=seed,
+            device=device,
+            save_every=save_every,
+            resume=resume,
+            exact=exact,
+            quiet=quiet,
+        )
+    )
+
+
+@train.command()
+def preconditioners(
+    kit: KitOption,
+    out: OutOption,
+    records: RecordsOption = None,
+    suite: SuiteOption = None,
+    domains: DomainsOption = None,
+    preset: PresetOption = Preset.paper,
+    classes: ClassesOption = Classes.train,
+    updates: UpdatesOption = None,
+    tasks_per_update: TasksOption = None,
+    rate: RateOption = None,
+    order: OrderOption = None,
+    design: Annotated[
+        str | None,
+        typer.Option(help="gram, gram_only, cholesky, cholesky_identity, free, identity or low_rank."),
+    ] = None,
+    rank: Annotated[int | None, typer.Option(min=1, help="Rows of a low_rank root.")] = None,
+    normalise: Annotated[
+        bool | None, typer.Option(help="Give each gradient length 1; short runs need it.")
+    ] = None,
+    train_starts: Annotated[
+        bool, typer.Option("--train-starts", help="Learn each domain's starting values, too.")
+    ] = False,
+    support_cap: CapOption = None,
+    seed: SeedOption = 0,
+    device: DeviceOption = "auto",
+    validation_tasks: ValidationOption = None,
+    save_every: SaveOption = None,
+    resume: ResumeOption = False,
+    exact: ExactOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Algorithm 1: meta-train a preconditioner for every domain and site of a kit's backbone.
+
+    Example: `fewshift train preconditioners --kit runs/backbone.kit --suite open --out runs/dsp.kit`
+    """
+    from fewshift.cli import train_meta as stage
+
+    wanted = stage.Wanted(
+        kit=kit,
+        out=out,
+        records=records,
+        suite=suite,
+        domains=domains,
+        preset=preset.value,
+        classes=classes.value,
+        support_cap=support_cap,
+        device=device,
+        save_every=save_every,
+        resume=resume,
+        exact=exact,
+        quiet=quiet,
+        order=order,
+        changes={
+            "updates": updates,
+            "tasks_per_update": tasks_per_update,
+            "rate": rate,
+            "validation_tasks": validation_tasks,
+            "design": design,
+            "rank": rank,
+            "normalise": normalise,
+            "train_starts": train_starts,
+            "seed": seed,
+        },
+    )
+    stage.run_preconditioners(wanted)
+
+
+@train.command()
+def classifier(
+    kit: KitOption,
+    out: OutOption,
+    records: RecordsOption = None,
+    suite: SuiteOption = None,
+    preset: PresetOption = Preset.paper,
+    classes: ClassesOption = Classes.train,
+    updates: UpdatesOption = None,
+    tasks_per_update: TasksOption = None,
+    rate: RateOption = None,
+    width: Annotated[int | None, typer.Option(min=1, help="Filters a layer; 256 as published.")] = None,
+    auxiliary: Annotated[
+        float | None, typer.Option(min=0, help="λ of Eq. 12; 0: cross-entropy only, without inner steps.")
+    ] = None,
+    cross_entropy: Annotated[
+        bool | None, typer.Option(help="Use the domain labels; without: auxiliary loss only.")
+    ] = None,
+    order: OrderOption = None,
+    support_cap: CapOption = None,
+    seed: SeedOption = 0,
+    device: DeviceOption = "auto",
+    validation_tasks: ValidationOption = None,
+    save_every: SaveOption = None,
+    resume: ResumeOption = False,
+    exact: ExactOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Algorithm 2: meta-train the dataset classifier that blends a kit's preconditioners.
+
+    Example: `fewshift train classifier --kit runs/dsp.kit --suite open --preset quick --out runs/tsp.kit`
+    """
+    from fewshift.cli import train_meta as stage
+
+    wanted = stage.Wanted(
+        kit=kit,
+        out=out,
+        records=records,
+        suite=suite,
+        domains=None,
+        preset=preset.value,
+        classes=classes.value,
+        support_cap=support_cap,
+        device=device,
+        save_every=save_every,
+        resume=resume,
+        exact=exact,
+        quiet=quiet,
+        order=order,
+        changes={
+            "updates": updates,
+            "tasks_per_update": tasks_per_update,
+            "rate": rate,
+            "validation_tasks": validation_tasks,
+            "width": width,
+            "auxiliary": auxiliary,
+            "cross_entropy": cross_entropy,
+            "seed": seed,
+        },
+    )
+    stage.run_classifier(wanted)

@@ -1,0 +1,119 @@
+"""The work behind `fewshift train backbone`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from fewshift.cli.train_shared import finish, places, rule_for, team_at, training_domains, watched, words
+from fewshift.data.domain import Domain
+from fewshift.data.protocol import VARYING
+from fewshift.data.resident import resident
+from fewshift.data.subset import hold_out
+from fewshift.errors import FewshiftError
+from fewshift.nets.kit import ImageSettings, Kit
+from fewshift.presets.training import QUICK_SIZE, QUICK_TASKS, changed, paper_backbone, quick_backbone
+from fewshift.training.backbone import train_backbone
+from fewshift.training.distill import Teacher
+from fewshift.training.teachers import load_teacher
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The options of the command."""
+
+    out: Path
+    records: Path | None
+    suite: str | None
+    domains: str | None
+    preset: str
+    width: int | None
+    image_size: int | None
+    updates: int | None
+    batch: int | None
+    rate: float | None
+    validation_tasks: int | None
+    teachers: list[str]
+    hold_out: float
+    flip: bool
+    precision: str
+    seed: int
+    device: str
+    save_every: int | None
+    resume: bool
+    exact: bool
+    quiet: bool
+
+
+def run(wanted: Wanted) -> None:
+    """Train, then write the kit."""
+    kit_path, folder = places(wanted.out, "backbone")
+    teachers = _teachers(wanted.teachers)
+    with team_at(wanted.device, wanted.exact) as (team, device):
+        track = watched(wanted.quiet, team)
+        domains = training_domains(wanted.records, wanted.suite, words(wanted.domains), track)
+        if wanted.hold_out:
+            domains = [hold_out(domain, wanted.hold_out, wanted.seed)[0] for domain in domains]
+        names = [domain.name for domain in domains]
+        quick = wanted.preset == "quick"
+        recipe = changed(
+            (quick_backbone if quick else paper_backbone)(names),
+            wanted.save_every,
+            width=wanted.width,
+            updates=wanted.updates,
+            rate=wanted.rate,
+            validation_tasks=wanted.validation_tasks,
+            precision=wanted.precision,
+            seed=wanted.seed,
+        )
+        settings = recipe.settings
+        if wanted.batch is not None:
+            settings = replace(settings, default_batch=wanted.batch, batches={})
+        if wanted.updates is not None:
+            settings = replace(settings, period=min(settings.period, wanted.updates))
+        size = wanted.image_size or (QUICK_SIZE if quick else 84)
+        pad = min(settings.augmentation.pad, size // 8)
+        settings = replace(settings, augmentation=replace(settings.augmentation, pad=pad, flip=wanted.flip))
+        rule = rule_for(size)
+        held = {d.name: resident(d, rule, device, ("train", "valid"), track) for d in domains}
+        protocol = QUICK_TASKS if quick else VARYING
+        trained = train_backbone(
+            held,
+            settings,
+            folder,
+            teachers=teachers,
+            protocol=protocol,
+            watch=recipe.watch,
+            resume=wanted.resume,
+            track=track,
+            team=team,
+        )
+        info = {
+            "backbone": {
+                "domains": names,
+                "classes": {name: len(held[name].spec.splits["train"]) for name in names},
+                "hold_out": {"fraction": wanted.hold_out, "seed": wanted.seed},
+                "teachers": sorted(teachers),
+                "settings": asdict(settings),
+                "updates_done": trained.outcome.step,
+                "validation": None if trained.outcome.best is None else asdict(trained.outcome.best),
+            }
+        }
+        images = ImageSettings(**asdict(rule))
+        finish(
+            Kit(trained.backbone, images, info=info), kit_path, team, _sentence(domains, trained.outcome.step)
+        )
+
+
+def _sentence(domains: list[Domain], updates: int) -> str:
+    return f"trained a backbone on {', '.join(d.name for d in domains)} with {updates} updates"
+
+
+def _teachers(texts: list[str]) -> dict[str, Teacher]:
+    found = {}
+    for text in texts:
+        domain, separator, folder = text.partition("=")
+        if not separator:
+            raise FewshiftError(f"--teacher is {text!r}: give DOMAIN=RUN, a domain and the folder of its run")
+        found[domain] = load_teacher(Path(folder), domain)
+    return found

@@ -1,0 +1,189 @@
+"""The work behind `fewshift train preconditioners` and `fewshift train classifier`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fewshift.cli.evaluate_inputs import find_kit, pixel_rule
+from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched, words
+from fewshift.data.domain import Domain
+from fewshift.data.protocol import VARYING
+from fewshift.data.resident import resident
+from fewshift.data.subset import hold_out
+from fewshift.errors import FewshiftError
+from fewshift.nets.kit import Kit
+from fewshift.presets.training import (
+    QUICK_TASKS,
+    Recipe,
+    changed,
+    paper_classifier,
+    paper_preconditioners,
+    quick_classifier,
+    quick_preconditioners,
+)
+from fewshift.progress import Track
+from fewshift.training.classifier import train_classifier
+from fewshift.training.distributed import Team
+from fewshift.training.loop import Outcome
+from fewshift.training.preconditioners import train_preconditioners
+from fewshift.training.settings import ClassifierSettings, PreconditionerSettings
+from fewshift.training.tasks import ResidentTasks
+
+S = TypeVar("S", PreconditionerSettings, ClassifierSettings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The options both commands have; `changes` are those that replace a setting of the preset."""
+
+    kit: str
+    out: Path
+    records: Path | None
+    suite: str | None
+    domains: str | None
+    preset: str
+    classes: str
+    support_cap: int | None
+    device: str
+    save_every: int | None
+    resume: bool
+    exact: bool
+    quiet: bool
+    order: int | None
+    changes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A kit on its device, the tasks to learn from, and who watches."""
+
+    kit: Kit
+    tasks: ResidentTasks
+    team: Team
+    track: Track
+
+
+def run_preconditioners(wanted: Wanted) -> None:
+    """Algorithm 1, then write the kit."""
+    kit_path, folder = places(wanted.out, "preconditioners")
+    with _ready(wanted, words(wanted.domains)) as ready:
+        make = quick_preconditioners if wanted.preset == "quick" else paper_preconditioners
+        recipe = _with_changes(make(ready.tasks.domains), wanted)
+        trained = train_preconditioners(
+            ready.kit.backbone,
+            ready.tasks,
+            recipe.settings,
+            folder,
+            watch=recipe.watch,
+            resume=wanted.resume,
+            track=ready.track,
+            team=ready.team,
+        )
+        kit = replace(
+            ready.kit.to("cpu"),
+            preconditioners=trained.preconditioners,
+            starts=trained.starts,
+            classifier=None,
+            domains=trained.preconditioners.domains,
+            info={
+                **ready.kit.info,
+                "preconditioners": _about(recipe.settings, ready, wanted, trained.outcome),
+            },
+        )
+        names = ", ".join(kit.domains)
+        finish(kit, kit_path, ready.team, f"trained preconditioners of {names}{_skipped(trained.outcome)}")
+
+
+def run_classifier(wanted: Wanted) -> None:
+    """Algorithm 2, then write the kit."""
+    kit_path, folder = places(wanted.out, "classifier")
+    with _ready(wanted, None) as ready:
+        assert ready.kit.preconditioners is not None
+        make = quick_classifier if wanted.preset == "quick" else paper_classifier
+        recipe = _with_changes(make(ready.tasks.domains), wanted)
+        trained = train_classifier(
+            ready.kit.backbone,
+            ready.kit.preconditioners,
+            ready.tasks,
+            recipe.settings,
+            folder,
+            starts=ready.kit.starts,
+            watch=recipe.watch,
+            resume=wanted.resume,
+            track=ready.track,
+            team=ready.team,
+        )
+        kit = replace(
+            ready.kit.to("cpu"),
+            classifier=trained.classifier,
+            info={**ready.kit.info, "classifier": _about(recipe.settings, ready, wanted, trained.outcome)},
+        )
+        names = ", ".join(kit.domains)
+        finish(kit, kit_path, ready.team, f"trained a classifier of {names}{_skipped(trained.outcome)}")
+
+
+@contextmanager
+def _ready(wanted: Wanted, names: list[str] | None) -> Iterator[Ready]:
+    """Everything a meta-training run reads; `names` None: the domains of the kit's preconditioners."""
+    with team_at(wanted.device, wanted.exact) as (team, device):
+        track = watched(wanted.quiet, team)
+        _, kit = find_kit(wanted.kit, device)
+        if names is None:
+            if kit.preconditioners is None:
+                raise FewshiftError(
+                    f"--kit {wanted.kit} has no preconditioners to blend: run train preconditioners first"
+                )
+            names = list(kit.domains)
+        domains = training_domains(wanted.records, wanted.suite, names, track)
+        if wanted.classes == "held-out":
+            domains = [_held_out(domain, kit, wanted.kit) for domain in domains]
+        rule = pixel_rule(kit)
+        held = {d.name: resident(d, rule, device, ("train", "valid"), track) for d in domains}
+        protocol = QUICK_TASKS if wanted.preset == "quick" else VARYING
+        if wanted.support_cap is not None:
+            protocol = replace(protocol, max_support=wanted.support_cap)
+        yield Ready(kit, ResidentTasks(held, protocol), team, track)
+
+
+def _held_out(domain: Domain, kit: Kit, name: str) -> Domain:
+    """The TRAIN classes that the kit's backbone was not trained on."""
+    known = kit.info.get("backbone", {}).get("hold_out", {})
+    if not known.get("fraction"):
+        raise FewshiftError(
+            f"--classes held-out: the backbone of {name} held no classes out: train it with --hold-out"
+        )
+    return hold_out(domain, known["fraction"], known["seed"])[1]
+
+
+def _with_changes(recipe: Recipe[S], wanted: Wanted) -> Recipe[S]:
+    changes = dict(wanted.changes)
+    if wanted.classes == "valid":
+        changes |= {"split": "valid", "validation_split": "train"}
+    if wanted.order is not None:
+        changes["inner"] = replace(recipe.settings.inner, order=2 if wanted.order == 2 else 1)
+    if changes.get("updates") is not None:
+        changes["period"] = min(recipe.settings.period, changes["updates"])
+    return changed(recipe, wanted.save_every, **changes)
+
+
+def _about(settings: S, ready: Ready, wanted: Wanted, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "settings": asdict(settings),
+        "classes": wanted.classes,
+        "protocol": ready.tasks.protocol.to_dict(),
+        "updates_done": outcome.step,
+        "skipped_tasks": outcome.skipped,
+        "validation": None if outcome.best is None else asdict(outcome.best),
+    }
+
+
+def _skipped(outcome: Outcome) -> str:
+    return (
+        f" ({outcome.skipped} tasks with numbers that are not finite were left out)"
+        if outcome.skipped
+        else ""
+    )
