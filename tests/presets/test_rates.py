@@ -1,0 +1,84 @@
+"""Rates come from validation tasks, by a search one can follow by hand."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from fewshift.core.precond import initial_preconditioners
+from fewshift.errors import FewshiftError
+from fewshift.methods import METHODS
+from fewshift.methods.rates import BySeen, Pair, certainty
+from fewshift.nets.backbone import freeze
+from fewshift.nets.engine import choose_engine
+from fewshift.nets.kit import Kit
+from fewshift.nets.resnet import ResNet18
+from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.presets.rates import Grid, best_threshold, choose_rates, tune_pair
+from fewshift.types import Address, Episode, Labelled, Task
+
+
+def test_the_search_climbs_one_axis_at_a_time() -> None:
+    def accuracy_of(pair: Pair) -> float:
+        return 1 - abs(pair.adapters - 0.25) - abs(pair.last - 3.0) / 10
+
+    tuned = tune_pair(accuracy_of, Pair(0.05, 0.3), Grid())
+    assert tuned.best == Pair(0.25, 3.0)
+    assert tuned.tried[Pair(0.05, 0.3)] == pytest.approx(accuracy_of(Pair(0.05, 0.3)))
+
+
+def test_the_published_pair_stays_where_nothing_is_better() -> None:
+    assert tune_pair(lambda pair: 0.5, Pair(0.05, 0.3), Grid()).best == Pair(0.05, 0.3)
+
+
+def test_the_threshold_parts_certain_from_uncertain_tasks() -> None:
+    assert best_threshold([0.9, 0.95, 0.8], [0.2, 0.6]) == pytest.approx(0.7)
+    assert certainty(torch.tensor([1.0, 0.0, 0.0])) == pytest.approx(1)
+    assert certainty(torch.full((4,), 0.25)) == pytest.approx(0, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def kit() -> Kit:
+    torch.manual_seed(0)
+    backbone = freeze(ResNet18(width=4))
+    sizes = {site: len(value) for site, value in backbone.init().items()}
+    return Kit(
+        backbone,
+        preconditioners=initial_preconditioners(("a", "b"), sizes),
+        classifier=DatasetClassifier(2, width=4).eval().requires_grad_(False),
+    )
+
+
+def lazy(index: int) -> Callable[[], Episode]:
+    def read() -> Episode:
+        generator = torch.Generator().manual_seed(index)
+        labels = torch.arange(6) % 2
+        images = torch.randn(6, 3, 28, 28, generator=generator) + labels[:, None, None, None]
+        some = Labelled(images, labels)
+        return Episode(Task(some, 2), some, Address(0, "a", "valid", index), (0, 1))
+
+    return read
+
+
+def test_chosen_rates_go_into_the_kit_and_into_the_tuned_methods(kit: Kit) -> None:
+    grid = Grid(adapters=(0.05, 0.1), last=(0.3,), rounds=1)
+    engine = choose_engine(kit.backbone)
+    chosen = choose_rates(kit, engine, ["gd", "tsp", "pa"], [lazy(0)], [lazy(1)], grid)
+    tuned = chosen.into(kit)
+    for name in ("gd", "tsp"):
+        pairs = tuned.info["rates"][name]
+        rule = METHODS[f"{name}_tuned"](tuned).rates  # type: ignore[attr-defined]
+        assert rule == BySeen(Pair(*pairs["seen"]), Pair(*pairs["unseen"]))
+        assert len(chosen.tried[name]["seen"]) == 2 + (pairs["seen"][0] not in (0.05, 0.1))
+    assert 0 <= tuned.info["certainty_threshold"] <= 1
+    assert "rates" not in kit.info
+
+
+def test_a_suite_without_validation_tasks_is_refused(kit: Kit) -> None:
+    with pytest.raises(FewshiftError, match="valid_unseen"):
+        choose_rates(kit, choose_engine(kit.backbone), ["gd"], [lazy(0)], [])
+
+
+def test_methods_without_rates_are_refused(kit: Kit) -> None:
+    with pytest.raises(FewshiftError, match="ncc has no rates"):
+        choose_rates(kit, choose_engine(kit.backbone), ["ncc"], [lazy(0)], [lazy(1)])
