@@ -90,13 +90,6 @@ def test_threads_equal_serial(
     assert_same(list(prefetch(read, planned(12), workers=workers, ahead=ahead)), serial)
 
 
-@pytest.mark.slow
-def test_processes_equal_serial(read: EpisodeReader, serial: list[Episode]) -> None:
-    found = list(prefetch(read, planned(12), workers=2, kind="processes"))
-    assert_same(found, serial)
-    found[0].query.images.add_(1)  # may be written to, as the serial ones may
-
-
 def test_order_of_reading_does_not_matter(read: EpisodeReader, serial: list[Episode]) -> None:
     assert_same(list(prefetch(read, planned(12)[::-1], workers=3)), serial[::-1])
 
