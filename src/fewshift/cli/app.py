@@ -7,6 +7,8 @@ import sys
 import typer
 
 from fewshift import __version__
+from fewshift.cli.data import data
+from fewshift.cli.doctor import doctor
 from fewshift.cli.evaluate import evaluate
 from fewshift.cli.report import report
 from fewshift.cli.train import train
@@ -37,6 +39,8 @@ def _root(
     pass
 
 
+app.add_typer(data, name="data")
+app.command("doctor")(doctor)
 app.command("evaluate")(evaluate)
 app.command("report")(report)
 app.add_typer(train, name="train")

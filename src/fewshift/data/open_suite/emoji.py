@@ -11,6 +11,7 @@ from functools import cache
 
 from fewshift.data.open_suite.drawing import draw_svg
 from fewshift.data.open_suite.icon_jobs import icon_jobs, icon_packages
+from fewshift.data.open_suite.packages import licences_of
 from fewshift.data.open_suite.source import Source, read_classes, spec_of
 
 SIDE = 64
@@ -20,12 +21,13 @@ SIDE = 64
 def source() -> Source:
     """The domain `emoji`."""
     classes = read_classes("emoji")
+    packages = icon_packages(classes)
     return Source(
         spec=spec_of("emoji", classes, len),
         role="seen",
-        packages=icon_packages(classes),
+        packages=packages,
         origin="nine emoji sets, one image each",
-        licence="Apache-2.0, MIT, CC-BY-4.0, CC-BY-SA-4.0 by set",
+        licence=f"{licences_of(packages)} by set",
         attribution="Google, Twitter, OpenMoji, Microsoft, Emoji One, Mozilla, Streamline",
         open=icon_jobs(classes, SIDE),
         draw=draw,

@@ -10,6 +10,7 @@ from functools import cache
 
 from fewshift.data.open_suite.drawing import draw_svg
 from fewshift.data.open_suite.icon_jobs import icon_jobs, icon_packages
+from fewshift.data.open_suite.packages import licences_of
 from fewshift.data.open_suite.source import Source, read_classes, spec_of
 
 SIDE = 64
@@ -25,7 +26,7 @@ def source() -> Source:
         role="seen",
         packages=packages,
         origin=f"{len(packages)} one-colour icon sets, one image each",
-        licence="MIT, Apache-2.0, ISC, CC0-1.0, CC-BY-4.0, OFL-1.1, ... by set",
+        licence=f"{licences_of(packages)} by set",
         attribution="the makers of the icon sets, named in ATTRIBUTION.md",
         open=icon_jobs(classes, SIDE),
         draw=draw,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -29,6 +31,12 @@ class Package:
     def file_name(self) -> str:
         """The file that `npm pack` writes."""
         return f"{self.name.removeprefix('@').replace('/', '-')}-{self.version}.tgz"
+
+
+def licences_of(names: Iterable[str]) -> str:
+    """The licences that these packages state, the most frequent first."""
+    counts = Counter(pinned()[name].licence for name in names)
+    return ", ".join(licence for licence, _ in counts.most_common())
 
 
 @cache

@@ -1,0 +1,124 @@
+"""`fewshift data list`: suites and domains with counts, roles, licences and makers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from fewshift.data.domain import Domain, Provenance
+    from fewshift.data.spec import Spec
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    suite: str
+    domain: str
+    role: str
+    classes: dict[str, int]  # by split
+    images: int
+    here: str  # where the domain is, or what fetching it takes
+    licence: str
+    origin: str
+    attribution: str
+
+
+def list_suites(
+    suite: Annotated[
+        str | None,
+        typer.Argument(help="One suite: a name, a folder, a .json file. Default: all named suites."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """List the suites and their domains: classes, images, roles, licences, makers, and what is here.
+
+    Example: `fewshift data list`, `fewshift data list ~/records`
+    """
+    from fewshift.data.suites import data_folder
+
+    rows = _rows(suite)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False))
+        return
+    _print_table(rows)
+    typer.echo(f"Data folder: {data_folder()} (set FEWSHIFT_DATA to use another one)", err=True)
+
+
+def _rows(suite: str | None) -> list[Row]:
+    from fewshift.data.suites import data_folder, open_suite
+
+    if suite == "open":
+        return _open_rows()
+    if suite is not None:
+        opened = open_suite(suite, cached=False)
+        return [_row(opened.name, domain, "by code" if suite == "drawn" else "here") for domain in opened]
+    rows = [_row("drawn", domain, "by code") for domain in open_suite("drawn")] + _open_rows()
+    if (data_folder() / "md").is_dir():
+        rows += [_row("md", domain, "here") for domain in open_suite("md", cached=False)]
+    return rows
+
+
+def _open_rows() -> list[Row]:
+    from fewshift.data.open_suite.build import is_built, packages_of, provenance_of
+    from fewshift.data.open_suite.sources import sources
+    from fewshift.data.suites import data_folder
+
+    rows = []
+    for source in sources().values():
+        size = sum(package.size for package in packages_of([source])) / 1e6
+        here = "here" if is_built(source, data_folder() / "open") else f"to fetch, {size:.0f} MB"
+        here += ", optional" if source.optional and here != "here" else ""
+        rows.append(_from_spec("open", source.spec, source.role, here, provenance_of(source)))
+    return rows
+
+
+def _row(suite: str, domain: Domain, here: str) -> Row:
+    return _from_spec(suite, domain.spec, domain.role, here, domain.provenance)
+
+
+def _from_spec(suite: str, spec: Spec, role: str, here: str, provenance: Provenance) -> Row:
+    from fewshift.types import SPLITS
+
+    return Row(
+        suite=suite,
+        domain=spec.name,
+        role=role,
+        classes={split: len(spec.splits[split]) for split in SPLITS},
+        images=sum(spec.images_per_class),
+        here=here,
+        licence=provenance.licence,
+        origin=provenance.origin,
+        attribution=provenance.attribution,
+    )
+
+
+def _print_table(rows: list[Row]) -> None:
+    from fewshift.cli.tables import add_row, plain_table, print_table
+
+    counts = "train/valid/test"
+    table = plain_table(
+        ("suite", "domain", "role", counts, "images", "here?"), right=(counts, "images"), fold=("here?",)
+    )
+    before = None
+    for row in rows:
+        if before not in (None, row.suite):
+            table.add_section()
+        name = row.suite if row.suite != before else ""
+        classes = "/".join(str(count) for count in row.classes.values())
+        add_row(table, name, row.domain, row.role, classes, f"{row.images:,}", row.here)
+        before = row.suite
+    print_table(table)
+    for suite in dict.fromkeys(row.suite for row in rows):
+        typer.echo(f"\n{suite}: origin (licence), makers")
+        lines: dict[str, list[str]] = {}  # what is said of several domains is said once
+        for row in (row for row in rows if row.suite == suite):
+            text = f"{row.origin or 'origin not stated'} ({row.licence})"
+            lines.setdefault(f"{text}, {row.attribution}" if row.attribution else text, []).append(row.domain)
+        for text, domains in lines.items():
+            typer.echo(f"  {', '.join(domains)}: {text}")

