@@ -50,6 +50,10 @@ def test_little_is_kept() -> None:
     many = [lease(STEP)[1] for _ in range(12)]
     del many
     assert 0 < waiting() <= KEPT
+    large = lease(KEPT // 4)[1]
+    assert waiting() == 0, "memory waits while more than enough is in use"
+    del large
+    assert buffers._in_use == 0
 
 
 def test_small_and_unfitting_requests_do_not_take_large_buffers() -> None:

@@ -6,9 +6,11 @@ than filling them with pixels; so the memory of a task that nobody holds any mor
 
 from __future__ import annotations
 
+import contextlib
 import math
+import mmap
+import threading
 import weakref
-from collections import deque
 
 import numpy as np
 import torch
@@ -16,9 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 STEP = 4 * 2**20  # floats: 16 MiB; buffers come in multiples of it, so that one fits many tasks
-KEPT = 64 * 2**20  # bytes at most that wait to be used again
+KEPT = 160 * 2**20  # bytes: memory is kept for later only while all of it, in use and waiting, is less
 
-_free: deque[NDArray[np.float32]] = deque()  # its own methods are atomic, so no lock is needed
+_lock = threading.RLock()  # a buffer may come back at any moment, even while this thread holds the lock
+_free: list[NDArray[np.float32]] = []
+_in_use = 0
 
 
 def lease(*shape: int) -> tuple[NDArray[np.float32], Tensor]:
@@ -39,24 +43,36 @@ def lease(*shape: int) -> tuple[NDArray[np.float32], Tensor]:
 
 
 def _take(size: int) -> NDArray[np.float32]:
-    for _ in range(len(_free)):
-        owner = _next_free()
-        if owner is None:
-            break
-        if size <= len(owner) <= size + 2 * STEP:
-            return owner
-        _free.append(owner)
-    return np.empty(-(-size // STEP) * STEP, np.float32)
+    global _in_use
+    found = None
+    with _lock:
+        for place, waiting in enumerate(_free):
+            if size <= len(waiting) <= size + 2 * STEP:
+                found = _free.pop(place)
+                break
+        while _free and _in_use + size * 4 + sum(waiting.nbytes for waiting in _free) > KEPT:
+            _free.pop(0)
+    if found is None:
+        found = _fresh(-(-size // STEP) * STEP)
+    with _lock:
+        _in_use += found.nbytes
+    return found
 
 
 def _give_back(owner: NDArray[np.float32]) -> None:
-    _free.append(owner)
-    while sum(waiting.nbytes for waiting in _free.copy()) > KEPT and _next_free() is not None:
-        pass
+    global _in_use
+    with _lock:
+        _in_use -= owner.nbytes
+        if _in_use + owner.nbytes + sum(waiting.nbytes for waiting in _free) <= KEPT:
+            _free.append(owner)
 
 
-def _next_free() -> NDArray[np.float32] | None:
-    try:
-        return _free.popleft()
-    except IndexError:  # another thread was quicker
-        return None
+def _fresh(size: int) -> NDArray[np.float32]:
+    """Memory straight from the system, which has it back as soon as it is let go; in huge pages if it can."""
+    if not hasattr(mmap, "MAP_PRIVATE"):
+        return np.empty(size, np.float32)
+    pages = mmap.mmap(-1, size * 4, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, np.float32)
