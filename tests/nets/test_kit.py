@@ -71,6 +71,17 @@ def test_round_trip_to_the_bit(tmp_path: Path, kit: Kit) -> None:
     assert (tmp_path / "a.kit").read_bytes() == (tmp_path / "b.kit").read_bytes()
 
 
+def test_a_backbone_stored_in_half_precision_is_used_in_full(tmp_path: Path, kit: Kit) -> None:
+    save_kit(kit, tmp_path / "full.kit")
+    save_kit(kit, tmp_path / "half.kit", weights_dtype=torch.float16)
+    assert (tmp_path / "half.kit").stat().st_size < (tmp_path / "full.kit").stat().st_size
+    found = load_kit(tmp_path / "half.kit")
+    assert found.backbone.dtype == torch.float32
+    load_kit(tmp_path / "half.kit", backbone=found.backbone)  # its own fingerprint, so it is accepted
+    with pytest.raises(FewshiftError, match="another backbone"):
+        load_kit(tmp_path / "half.kit", backbone=kit.backbone)
+
+
 @pytest.mark.parametrize(("dtype", "precision"), [(torch.float16, 1e-3), (torch.bfloat16, 1e-2)])
 def test_half_precision_storage(tmp_path: Path, kit: Kit, dtype: torch.dtype, precision: float) -> None:
     save_kit(kit, tmp_path / "full.kit")
@@ -192,7 +203,7 @@ def test_info_is_plain_json(tmp_path: Path, kit: Kit, info: dict[str, object]) -
 def test_the_header_can_be_read_by_anyone(tmp_path: Path, kit: Kit) -> None:
     save_kit(kit, tmp_path / "a.kit")
     with safetensors.safe_open(tmp_path / "a.kit", framework="pt") as file:
-        header = json.loads(file.metadata()["header"])
+        header = json.loads(json.loads(file.metadata()["fewshift-kit"])["header"])
     assert header["domains"] == list(DOMAINS)
     assert header["architecture"] == {"name": "ResNet18", "width": 4, "stem_padding": 1}
 

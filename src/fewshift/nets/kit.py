@@ -112,14 +112,23 @@ class Kit:
 
 
 def save_kit(
-    kit: Kit, path: str | Path, *, weights: bool = True, roots_dtype: torch.dtype | None = None
+    kit: Kit,
+    path: str | Path,
+    *,
+    weights: bool = True,
+    roots_dtype: torch.dtype | None = None,
+    weights_dtype: torch.dtype | None = None,
 ) -> None:
     """Write a kit, all or nothing.
 
     Without `weights` it holds only the backbone's fingerprint, and loading needs that backbone. `roots_dtype`
-    (float16 or bfloat16) halves the preconditioners, most of a kit; they are used in full precision again.
+    and `weights_dtype` (float16 or bfloat16) halve the preconditioners and the backbone; both are used in
+    full precision again. Rounded weights are another backbone: its fingerprint is the one that is kept.
     """
-    net, classifier, roots = kit.backbone.net, kit.classifier, {}
+    backbone = kit.backbone
+    if weights_dtype is not None:
+        backbone = backbone.to(dtype=weights_dtype).to(dtype=backbone.dtype)
+    net, classifier, roots = backbone.net, kit.classifier, {}
     architecture = None
     if type(net) is ResNet18:
         architecture = {"name": "ResNet18", "width": net.width, "stem_padding": net.stem_padding}
@@ -131,8 +140,9 @@ def save_kit(
         roots = {site: root.to(roots_dtype or root.dtype) for site, root in kit.preconditioners.roots.items()}
     header = {
         "architecture": architecture,
-        "fingerprint": kit.backbone.fingerprint(),
+        "fingerprint": backbone.fingerprint(),
         "weights": weights,
+        "dtype": str(backbone.dtype).removeprefix("torch."),
         "images": asdict(kit.images),
         "domains": list(kit.domains),
         "design": kit.preconditioners.design if kit.preconditioners else None,
@@ -140,7 +150,9 @@ def save_kit(
         "info": dict(kit.info),
     }
     parts: dict[str, Mapping[str, Tensor]] = {
-        "backbone": kit.backbone.frozen if weights else {},
+        "backbone": {n: t.to(weights_dtype or t.dtype) for n, t in backbone.frozen.items()}
+        if weights
+        else {},
         "roots": roots,
         "starts": kit.starts.values if kit.starts else {},
         "classifier": classifier.state_dict() if classifier else {},
@@ -179,7 +191,9 @@ def _backbone(header: dict[str, Any], tensors: dict[str, Tensor], path: Path) ->
     state = part(tensors, "backbone")
     with torch.device("meta"):
         net = ResNet18(header["architecture"]["width"], header["architecture"]["stem_padding"])
-    net = net.to(state["conv1.weight"].dtype).to_empty(device="cpu")
+    dtype = getattr(torch, header["dtype"])
+    state = {name: tensor.to(dtype) for name, tensor in state.items()}
+    net = net.to(dtype).to_empty(device="cpu")
     counters = {n: torch.tensor(0) for n in net.state_dict() if n.endswith("num_batches_tracked")}
     net.load_state_dict(counters, strict=False)
     load_fully(net, state, path)

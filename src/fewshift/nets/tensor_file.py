@@ -36,7 +36,8 @@ def write_tensors(
         text = json.dumps(full, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as problem:
         raise FewshiftError(f"what a {kind.noun} says of itself must be plain JSON: {problem}") from problem
-    metadata = {"format": kind.mark, "header": text, "sha256": _checksum(text, stored)}
+    # One entry only: safetensors writes several in an order that changes from run to run.
+    metadata = {kind.mark: json.dumps({"header": text, "sha256": _checksum(text, stored)})}
     _write(Path(path), safetensors.torch.save(stored, metadata))
 
 
@@ -55,10 +56,10 @@ def read_tensors(path: str | Path, kind: Kind) -> tuple[dict[str, Any], dict[str
         raise FewshiftError(
             f"{path} is no safetensors file, or it is damaged: get or make it again"
         ) from problem
-    if metadata.get("format") != kind.mark:
+    if kind.mark not in metadata:
         raise FewshiftError(f"{path} is a safetensors file but no Fewshift {kind.noun}")
-    text = metadata.get("header", "")
-    if metadata.get("sha256") != _checksum(text, tensors):
+    text, checksum = _described(metadata[kind.mark])
+    if checksum != _checksum(text, tensors):
         raise FewshiftError(f"{path} is damaged, its checksum does not fit its content: get or make it again")
     header: dict[str, Any] = json.loads(text)
     if header["version"] != kind.version:
@@ -66,6 +67,15 @@ def read_tensors(path: str | Path, kind: Kind) -> tuple[dict[str, Any], dict[str
         age, remedy = ("a newer", "update Fewshift") if newer else ("an older", "make it again")
         raise FewshiftError(f"{path} was written by {age} Fewshift ({header['written_by']}): {remedy}")
     return header, tensors
+
+
+def _described(entry: str) -> tuple[str, str]:
+    """The header's text and the checksum; nothing when the entry is damaged."""
+    try:
+        described = json.loads(entry)
+        return str(described["header"]), str(described["sha256"])
+    except (ValueError, KeyError, TypeError):
+        return "", ""
 
 
 def join(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
