@@ -320,6 +320,7 @@ def test_views_stay_valid_when_pages_are_given_back(tmp_path: Path, monkeypatch:
     assert torch.equal(prepare(held, PROTOCOL_84), prepare(want, PROTOCOL_84))
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["mnist", "traffic_sign"])
 def test_tasks_of_real_records_are_the_same_to_the_bit(name: str, md_mini: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-import os
 import pickle
 import struct
 from collections.abc import Callable
@@ -252,8 +251,6 @@ def test_damaged_published_files(tmp_path: Path) -> None:
     assert not out.exists()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="rights are different there")
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
 def test_a_target_that_cannot_be_written(tree: Path, tmp_path: Path) -> None:
-    (tmp_path / "locked").mkdir(mode=0o500)
-    assert "cannot be written" in said(lambda: convert_folder(tree, tmp_path / "locked" / "zoo"))
+    (tmp_path / "file").write_text("in the way")
+    assert "cannot be written" in said(lambda: convert_folder(tree, tmp_path / "file" / "zoo"))

@@ -93,6 +93,7 @@ def digest_of_some() -> str:
     return hashlib.sha256(b"".join(images)).hexdigest()
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same() -> None:
     script = "from test_drawn import digest_of_some; print(digest_of_some())"
     run = subprocess.run(
