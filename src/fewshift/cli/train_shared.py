@@ -16,7 +16,7 @@ from fewshift.data.pixels import PROTOCOL_84, PixelRule, practical
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import Kit, save_kit
 from fewshift.progress import Track
-from fewshift.training.distributed import Team, joined
+from fewshift.training.distributed import Team, joined, repeat_to_the_bit
 from fewshift.training.interruption import Interrupted
 
 
@@ -35,7 +35,7 @@ def places(out: Path, stage: str) -> tuple[Path, Path]:
 def team_at(device: str, exact: bool) -> Iterator[tuple[Team, torch.device]]:
     """The processes and the device of a run; Ctrl-C ends it with a sentence and code 130."""
     if exact:
-        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+        repeat_to_the_bit()
     try:
         with joined(choose_device(device)) as (team, where):
             yield team, where

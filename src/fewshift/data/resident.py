@@ -64,10 +64,8 @@ class ResidentDomain:
         values = self.gather(rows).to(torch.float32, memory_format=torch.channels_last)
         if self.rule.mean == self.rule.std == (0.5, 0.5, 0.5):
             return values.mul_(2 / 255).sub_(1)
-        scale = torch.tensor([1 / (255 * s) for s in self.rule.std], device=self.device)
-        shift = torch.tensor(
-            [m / s for m, s in zip(self.rule.mean, self.rule.std, strict=True)], device=self.device
-        )
+        pairs = [(1 / (255 * s), m / s) for m, s in zip(self.rule.mean, self.rule.std, strict=True)]
+        scale, shift = to_device(np.array(pairs, np.float32), self.device).T
         return values.mul_(scale[:, None, None]).sub_(shift[:, None, None])
 
     def episode(self, plan: TaskPlan) -> Episode:

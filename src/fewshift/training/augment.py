@@ -100,9 +100,7 @@ def turn_hue(images: Tensor, shift: Tensor) -> Tensor:  # (n, 3, h, w), (n, 1, 1
         (green - blue) / safe,
         torch.where(value == green, (blue - red) / safe + 2, (red - green) / safe + 4),
     )
-    start = torch.tensor([5.0, 3.0, 1.0], device=images.device)[
-        :, None, None
-    ]  # where red, green and blue rise
+    start = torch.arange(5, 0, -2, device=images.device)[:, None, None]  # where red, green and blue rise
     angle = (sextant + 6 * shift + start).remainder(6)
     return value - chroma * torch.minimum(angle, 4 - angle).clamp(0, 1)
 

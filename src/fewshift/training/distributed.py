@@ -59,6 +59,13 @@ class Team:
 ALONE = Team()
 
 
+def repeat_to_the_bit() -> None:
+    """From now on only algorithms that give the same bits each time, also on a GPU; call before using one."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+
+
 @contextmanager
 def joined(device: torch.device) -> Iterator[tuple[Team, torch.device]]:
     """The team `torchrun` started, and this process's device; alone when nothing started one."""
