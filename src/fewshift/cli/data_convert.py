@@ -19,8 +19,8 @@ def convert(
     split: Annotated[
         str | None,
         typer.Option(
-            help="Shares of classes as 0.7,0.15,0.15 (train, valid, test; the default), `test` for all, or a JSON "
-            'file {"train": [names], "valid": [names], "test": [names]}.'
+            help="Shares of classes as 0.7,0.15,0.15 (train, valid, test; the default), `test` for all, or a "
+            'JSON file {"train": [names], "valid": [names], "test": [names]}.'
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Which classes the shares get.")] = 0,

