@@ -14,9 +14,9 @@ import json
 import multiprocessing
 import os
 import platform
-import resource
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -149,16 +149,18 @@ def matrix_product_rate(device: str, size: int = 0) -> float:
 
 
 def peak_memory(name: str, size: int, width: int, image_size: int, steps: int = 2) -> int:
-    """Megabytes that a fresh CPU process needs at most while it adapts."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_peak_here, (name, size, width, image_size, steps))
+    """Megabytes that a fresh CPU process needs at most while it adapts (Linux only)."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_peak_here, name, size, width, image_size, steps).result()
 
 
 def _peak_here(name: str, size: int, width: int, image_size: int, steps: int) -> int:
     net = lived_in_net(width, image_size)
     task, _ = make_task(size, image_size, "cpu")
     _adaptation(name, net, freeze(net), task, steps)()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    # getrusage would do everywhere, but on Linux a child starts with its parent's peak.
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) // 1024
 
 
 def _adaptation(

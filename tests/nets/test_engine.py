@@ -195,3 +195,13 @@ def test_choosing(make_backbone: Make) -> None:
     assert "not Other" in choose_engine(odd).reason
     with pytest.raises(FewshiftError, match="choose auto or plain"):
         choose_engine(odd, "folded")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_unknown_sites_are_refused(
+    engine: type[PlainEngine | FoldedEngine], make_backbone: Make, make_task: MakeTask
+) -> None:
+    backbone = make_backbone()
+    start = backbone.init() | {"layer9.0.conv1": torch.eye(4)}
+    with pytest.raises(FewshiftError, match=r"no site layer9\.0\.conv1"):
+        engine(backbone).adapt(make_task(), start, Preconditioned(None, {}), 1)

@@ -64,6 +64,7 @@ class PlainEngine:
 
     def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
         """`steps` steps of `update` from `start` on L_in."""
+        check_sites(self.backbone, start)
         return descend(inner_objective(self.backbone, task), start, update, steps)
 
     @torch.no_grad()
@@ -87,6 +88,7 @@ class FoldedEngine:
 
     def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
         """`steps` steps of `update` from `start` on L_in."""
+        check_sites(self.backbone, start)
         features = SupportFeatures(self.net, task.support.images, tuple(start))
         objective = inner_objective(lambda params, _images: features(params), task)
         return descend(objective, start, update, steps)
@@ -94,6 +96,15 @@ class FoldedEngine:
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
         """Features under these parameters, without gradients."""
         return AdaptedFeatures(self.net, params)(images)
+
+
+def check_sites(backbone: Backbone, params: TaskParams) -> None:
+    """Refuse parameters for layers that the backbone does not adapt."""
+    unknown = [site for site in params if site not in backbone.sites]
+    if unknown:
+        raise FewshiftError(
+            f"the backbone has no site {', '.join(unknown)}: it adapts {', '.join(backbone.sites)}"
+        )
 
 
 def choose_engine(backbone: Backbone, name: str = "auto") -> Engine:
