@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from two_processes import main as alone
 
 from fewshift.training import journal
 from fewshift.training.distributed import ALONE, Team
@@ -32,7 +34,7 @@ def started(command: list[str], **environment: str) -> None:
 @pytest.mark.slow
 def test_two_processes_equal_one(tmp_path: Path) -> None:
     out = str(tmp_path / "state")
-    started([sys.executable, str(SCRIPT), out])
+    alone(Path(out))
     started(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"),
@@ -55,7 +57,7 @@ def test_two_processes_equal_one(tmp_path: Path) -> None:
 def test_shares_are_all_items_each_once() -> None:
     items = list(range(11))
     parts = [Team(rank, 3).share(items) for rank in range(3)]
-    assert sorted(sum(parts, [])) == items
+    assert sorted(chain.from_iterable(parts)) == items
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
     assert ALONE.share(items) == items
 

@@ -1,4 +1,4 @@
-"""Started by torchrun in two processes, or plainly in one: a few updates of each stage, the weights to a file."""
+"""A few updates of each stage, the weights to a file: in one process, or in two that torchrun starts."""
 
 from __future__ import annotations
 
