@@ -104,9 +104,7 @@ def _read_ahead(
     domains: dict[str, Domain], rules: dict[str, PixelRule], todo: Sequence[TaskPlan]
 ) -> Iterator[Tensors]:
     readers = {name: reader([domain], rules[name]) for name, domain in domains.items()}
-    for episode in prefetch(
-        lambda plan: readers[plan.address.domain](plan), todo, workers=WORKERS, ahead=WORKERS
-    ):
+    for episode in prefetch(lambda plan: readers[plan.address.domain](plan), todo, workers=WORKERS):
         yield episode.task.support.images, episode.query.images
 
 
