@@ -27,7 +27,7 @@ from benchmarks import public_loop
 from fewshift.core.centroids import cosine_logits, prototypes
 from fewshift.core.updates import Adadelta, site_rates
 from fewshift.nets.backbone import Backbone, freeze
-from fewshift.nets.engine import choose_engine
+from fewshift.nets.choice import choose_engine
 from fewshift.nets.resnet import STRIDES, ResNet18
 from fewshift.types import Labelled, Task
 

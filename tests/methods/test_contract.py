@@ -11,7 +11,7 @@ from fewshift.evaluation.contract import CHECKS, check_method
 from fewshift.evaluation.tensors import tensors_of
 from fewshift.methods import METHODS
 from fewshift.nets.backbone import freeze
-from fewshift.nets.engine import ENGINES, choose_engine
+from fewshift.nets.choice import ENGINES, choose_engine
 from fewshift.nets.kit import Kit
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier

@@ -12,7 +12,8 @@ from fewshift.errors import FewshiftError
 from fewshift.nets import folded
 from fewshift.nets.adapters import ResidualAdapters
 from fewshift.nets.backbone import Backbone
-from fewshift.nets.engine import Engine, FoldedEngine, PlainEngine, choose_engine
+from fewshift.nets.choice import choose_engine
+from fewshift.nets.engine import Engine, FoldedEngine, PlainEngine
 from fewshift.types import Task, TaskParams
 
 Make = Callable[..., Backbone]

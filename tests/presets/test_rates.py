@@ -10,7 +10,7 @@ from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS
 from fewshift.methods.rates import BySeen, Pair, certainty
 from fewshift.nets.backbone import freeze
-from fewshift.nets.engine import choose_engine
+from fewshift.nets.choice import choose_engine
 from fewshift.nets.kit import Kit
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier

@@ -21,8 +21,9 @@ from fewshift.training import journal
 from fewshift.training.checkpoint import load_checkpoint
 from fewshift.training.classifier import ClassifierLearner, train_classifier
 from fewshift.training.distributed import ALONE
+from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.loop import LAST, LOG
-from fewshift.training.metagradients import Job, MetaGradients, OneByOne, best_meta_gradients
+from fewshift.training.metagradients import Job, MetaGradients, OneByOne
 from fewshift.training.settings import ClassifierSettings, InnerLevel
 from fewshift.training.tasks import ResidentTasks
 from fewshift.types import Address, Episode, Labelled, Task

@@ -19,13 +19,13 @@ from fewshift.nets.backbone import Backbone
 from fewshift.training import journal
 from fewshift.training.checkpoint import load_checkpoint
 from fewshift.training.distributed import ALONE
+from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.loop import LAST, LOG
 from fewshift.training.metagradients import (
     FoldedOneByOne,
     Job,
     MetaGradients,
     OneByOne,
-    best_meta_gradients,
 )
 from fewshift.training.preconditioners import PreconditionerLearner, train_preconditioners
 from fewshift.training.settings import InnerLevel, PreconditionerSettings

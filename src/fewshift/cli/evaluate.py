@@ -32,7 +32,7 @@ def evaluate(
         bool, typer.Option(help="May rates ask whether the domain was trained on, as published?")
     ] = True,
     engine: Annotated[
-        str, typer.Option(help="auto, plain or folded: the same numbers, other speed.")
+        str, typer.Option(help="auto, plain, folded or graph: the same numbers, other speed.")
     ] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     shard: Annotated[str, typer.Option(help="This process's part as i/n; each with its own --out.")] = "1/1",
@@ -52,7 +52,7 @@ def evaluate(
     from fewshift.cli import evaluate_inputs as inputs
     from fewshift.evaluation.fingerprint import kit_fingerprint
     from fewshift.evaluation.run import Job, parse_shard, run, with_roles
-    from fewshift.nets.engine import choose_engine
+    from fewshift.nets.choice import choose_engine
 
     part, chosen_split = parse_shard(shard), inputs.split_named(split)
     chosen_protocol = inputs.protocol_named(protocol)

@@ -22,7 +22,8 @@ from fewshift.methods.coefficients import Coefficients, named
 from fewshift.methods.descent import adapted_by
 from fewshift.methods.rates import TSP_RATES, RateRule
 from fewshift.methods.task import checked
-from fewshift.nets.engine import Engine, choose_engine
+from fewshift.nets.choice import choose_engine
+from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.types import Adapted, Task
 

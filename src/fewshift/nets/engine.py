@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -18,13 +18,9 @@ from fewshift.nets.folded_resnet import (
     AdaptedFeatures,
     FoldedResNet,
     SupportFeatures,
-    cannot_fold,
     folded_resnet,
 )
 from fewshift.types import Task, TaskParams
-
-EngineName: TypeAlias = Literal["auto", "plain", "folded"]
-ENGINES: tuple[EngineName, ...] = ("auto", "plain", "folded")
 
 
 class Engine(Protocol):
@@ -105,19 +101,3 @@ def check_sites(backbone: Backbone, params: TaskParams) -> None:
         raise FewshiftError(
             f"the backbone has no site {', '.join(unknown)}: it adapts {', '.join(backbone.sites)}"
         )
-
-
-def choose_engine(backbone: Backbone, name: str = "auto") -> Engine:
-    """The engine of this name; for "auto" the fastest that this backbone allows, with the reason."""
-    if name not in ENGINES:
-        raise FewshiftError(f"there is no engine {name!r}: choose one of {', '.join(ENGINES)}")
-    why_not = cannot_fold(backbone)
-    if name == "plain":
-        return PlainEngine(backbone)
-    if why_not and name == "folded":
-        raise FewshiftError(f"the folded engine does not fit this backbone ({why_not}): choose auto or plain")
-    if why_not:
-        return PlainEngine(backbone, reason=f"the folded engine does not fit this backbone: {why_not}")
-    if name == "folded":
-        return FoldedEngine(backbone)
-    return FoldedEngine(backbone, reason="equal to the plain engine and the fastest here")

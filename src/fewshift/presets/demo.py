@@ -15,9 +15,10 @@ from fewshift.data.domain import Domain
 from fewshift.data.pixels import PixelRule, practical
 from fewshift.data.protocol import Protocol
 from fewshift.data.resident import ResidentDomain, resident
+from fewshift.evaluation.fingerprint import kit_fingerprint
 from fewshift.evaluation.run import Job, run, with_roles
 from fewshift.methods import METHODS
-from fewshift.nets.engine import choose_engine
+from fewshift.nets.choice import choose_engine
 from fewshift.nets.kit import ImageSettings, Kit, save_kit
 from fewshift.progress import Track, silent
 from fewshift.training.augment import Augmentation
@@ -53,6 +54,7 @@ class DemoPlan:
     classifier: ClassifierSettings = field(
         default_factory=lambda: ClassifierSettings(updates=40, period=40, width=32, validation_tasks=5)
     )
+    suite: str = "open"
     tasks: int = 20  # test tasks a domain
     seed: int = 0
 
@@ -91,8 +93,8 @@ def run_demo(
     engine = choose_engine(kit.backbone)
     methods = [METHODS[name](kit, engine, oracle=True) for name in DEMO_METHODS]
     results = folder / "results.jsonl"
-    fingerprint = kit.backbone.fingerprint()[:16]
-    run(methods, job, results, kit="demo", fingerprint=fingerprint, engine=engine.name, track=track)
+    mark = kit_fingerprint(kit)
+    run(methods, job, results, kit=path.name, fingerprint=mark, engine=engine.name, track=track)
     return Demo(path, results)
 
 
@@ -136,7 +138,12 @@ def _train(
         resume=_started(folder / "classifier"),
         track=track,
     )
-    info = {"made_by": "fewshift demo", "protocol": plan.protocol.to_dict(), "seed": plan.seed}
+    info = {
+        "made_by": "fewshift demo",
+        "protocol": plan.protocol.to_dict(),
+        "suite": plan.suite,
+        "seed": plan.seed,
+    }
     return Kit(
         backbone,
         ImageSettings(**asdict(plan.rule)),

@@ -26,8 +26,9 @@ from fewshift.nets.tensor_file import join, part
 from fewshift.progress import Track, silent
 from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
 from fewshift.training.distributed import ALONE, Team
+from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
-from fewshift.training.metagradients import Job, MetaGradients, best_meta_gradients, is_finite
+from fewshift.training.metagradients import Job, MetaGradients, is_finite
 from fewshift.training.named import add_where, fingerprint, length, zeros
 from fewshift.training.schedule import cosine_restarts, set_rate
 from fewshift.training.settings import ClassifierSettings

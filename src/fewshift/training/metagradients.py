@@ -17,7 +17,7 @@ from torch import Tensor
 from fewshift.core.losses import Scored, inner_objective, scored_outer_objective
 from fewshift.core.metagrad import MetaGradient, meta_gradient
 from fewshift.nets.backbone import Backbone
-from fewshift.nets.folded_resnet import FoldedResNet, SupportFeatures, cannot_fold, folded_resnet
+from fewshift.nets.folded_resnet import FoldedResNet, SupportFeatures, folded_resnet
 from fewshift.training.settings import InnerLevel
 from fewshift.types import Episode, Features, Preconditioner, TaskParams
 
@@ -73,11 +73,6 @@ class FoldedOneByOne:
             support = job.episode.task.support.images
             inside = inner_objective(_held(self.net, support, tuple(job.start)), job.episode.task)
             yield _one(job, inner, starts, inside, scored_outer_objective(_fresh(self.net), job.episode))
-
-
-def best_meta_gradients(backbone: Backbone) -> MetaGradients:
-    """The fastest way that this backbone allows."""
-    return OneByOne(backbone) if cannot_fold(backbone) else FoldedOneByOne(backbone)
 
 
 def is_finite(found: MetaGradient, starts: bool) -> Tensor:  # -> () bool, on the device

@@ -20,13 +20,14 @@ from fewshift.core.precond import DomainPreconditioners, design_named, initial_p
 from fewshift.core.spectrum import largest_eigenvalue, largest_eigenvalue_estimate
 from fewshift.core.starts import DomainStarts
 from fewshift.nets.backbone import Backbone
-from fewshift.nets.engine import choose_engine
+from fewshift.nets.choice import choose_engine
 from fewshift.nets.tensor_file import join, part
 from fewshift.progress import Track, silent
 from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
 from fewshift.training.distributed import ALONE, Team
+from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
-from fewshift.training.metagradients import Job, MetaGradients, best_meta_gradients, is_finite
+from fewshift.training.metagradients import Job, MetaGradients, is_finite
 from fewshift.training.named import add_where, joined, length, owned, square_zeros, stacked, zeros
 from fewshift.training.schedule import cosine_restarts, set_rate
 from fewshift.training.settings import PreconditionerSettings

@@ -1,0 +1,72 @@
+"""The work behind `fewshift demo`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import typer
+
+from fewshift.cli.console import out as console
+from fewshift.cli.tables import add_row, plain_table, print_table
+from fewshift.data.contact_sheet import contact_sheet
+from fewshift.data.open_suite.build import build_open_suite, choose
+from fewshift.data.suites import Suite, data_folder, open_suite
+from fewshift.errors import FewshiftError
+from fewshift.evaluation.html import page
+from fewshift.evaluation.report import make_report
+from fewshift.evaluation.scores import read_scores
+from fewshift.presets.demo import DemoPlan, run_demo
+from fewshift.progress import Track
+from fewshift.training.interruption import Interrupted
+
+
+def run(wanted: str | None, folder: Path, tasks: int, seed: int, track: Track) -> None:
+    """Every stage says what it does; everything it makes stays in `folder`."""
+    suite = _suite(wanted, track)
+    _print_domains(suite)
+    folder.mkdir(parents=True, exist_ok=True)
+    sheet = folder / "contact-sheet.png"
+    contact_sheet(suite.domains, sheet)
+    plan = DemoPlan(suite=suite.name, tasks=tasks, seed=seed)
+    try:
+        made = run_demo(suite.domains, folder / suite.name, plan, say=_say, track=track)
+    except Interrupted as stopped:
+        typer.echo(f"fewshift: {stopped}; fewshift demo goes on from there", err=True)
+        raise typer.Exit(130) from None
+    report = make_report(read_scores([made.results]))
+    html = folder / suite.name / "report.html"
+    html.write_text(page(report, f"Fewshift demo on the {suite.name} suite"), encoding="utf-8")
+    typer.echo("")
+    typer.echo(report.markdown())
+    typer.echo("A narrow network, small pictures and few tasks: this shows the parts at work, not a ranking.")
+    for what, path in (("report", html), ("pictures", sheet), ("kit", made.kit), ("results", made.results)):
+        typer.echo(f"{what}: {path}")
+
+
+def _suite(wanted: str | None, track: Track) -> Suite:
+    """The suite asked for; without a wish the open one, or the drawn one where that cannot be had."""
+    if wanted in (None, "open"):
+        try:
+            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+            build_open_suite(data_folder() / "open", choose([], []), workers=min(cores, 8), track=track)
+        except FewshiftError as problem:
+            if wanted == "open":
+                raise
+            _say(f"the open suite cannot be had here ({problem}), so the drawn one takes its place")
+            return open_suite("drawn")
+    return open_suite(wanted or "open", track=track)
+
+
+def _print_domains(suite: Suite) -> None:
+    table = plain_table(["domain", "role", "classes", "images", "licence"], right=["classes", "images"])
+    for domain in suite:
+        spec = domain.spec
+        classes = "/".join(str(len(spec.splits[split])) for split in ("train", "valid", "test"))
+        images = f"{sum(spec.images_per_class):,}"
+        add_row(table, domain.name, domain.role, classes, images, domain.provenance.licence)
+    print_table(table)
+
+
+def _say(sentence: str) -> None:
+    console.print(f"[bold]•[/bold] {sentence}", highlight=False)

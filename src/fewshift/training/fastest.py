@@ -1,0 +1,15 @@
+"""The fastest way to meta-gradients that a backbone and its device allow; all are equal by test."""
+
+from __future__ import annotations
+
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.folded_resnet import cannot_fold
+from fewshift.training.graphed import GraphedOneByOne
+from fewshift.training.metagradients import FoldedOneByOne, MetaGradients, OneByOne
+
+
+def best_meta_gradients(backbone: Backbone) -> MetaGradients:
+    """Graphs on a CUDA device, folded convolutions elsewhere, the definition where nothing can be folded."""
+    if cannot_fold(backbone):
+        return OneByOne(backbone)
+    return GraphedOneByOne(backbone) if backbone.device.type == "cuda" else FoldedOneByOne(backbone)
