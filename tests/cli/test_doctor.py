@@ -1,0 +1,155 @@
+"""`fewshift doctor`, as a shell sees it."""
+
+import importlib.metadata
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fewshift.cli import doctor_checks, main
+from fewshift.data.records_write import write_domain
+from fewshift.data.spec import flat_spec
+
+Doctor: TypeAlias = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Doctor:
+    monkeypatch.setenv("FEWSHIFT_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("FEWSHIFT_CACHE", str(tmp_path / "cache"))
+
+    program = tmp_path / "bin" / "npm"  # the real one takes seconds to say its version
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 11.0.0\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+
+    def call(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["fewshift", "doctor", *map(str, words)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        captured = capsys.readouterr()
+        return int(left.value.code or 0), captured.out, captured.err
+
+    return call
+
+
+def checks(doctor: Doctor, *words: object) -> dict[str, dict[str, Any]]:
+    return {check["what"]: check for check in json.loads(doctor(*words, "--json")[1])}
+
+
+def png(number: int) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(np.random.default_rng(number).integers(0, 256, (8, 8), dtype=np.uint8)).save(out, "PNG")
+    return out.getvalue()
+
+
+def test_the_table_names_every_area(doctor: Doctor) -> None:
+    code, out, _ = doctor()
+    assert code == 0
+    assert "npm 11.0.0 at " in out
+    for word in ("machine", "torch", "extras", "data", "cores", "memory", "disk", "python", "npm", "drawn"):
+        assert word in out
+
+
+def test_what_is_missing_has_the_command_that_mends_it(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = doctor_checks._version
+    monkeypatch.setattr(doctor_checks, "_version", lambda name: None if name == "matplotlib" else real(name))
+    found = checks(doctor)
+    assert found["plot"]["state"] == "missing"
+    assert found["plot"]["remedy"] == "pip install 'fewshift[plot]'"
+    assert "without matplotlib" in found["plot"]["found"]
+    assert found["open"]["remedy"] == "fewshift data fetch"
+    assert found["md"]["remedy"].startswith("ln -s ")
+    assert "pip install 'fewshift[plot]'" in doctor()[1]
+
+
+def test_every_extra_of_the_package_is_looked_at(doctor: Doctor) -> None:
+    extras = set(importlib.metadata.metadata("fewshift").get_all("Provides-Extra") or ())
+    assert extras
+    assert extras <= set(checks(doctor))
+
+
+def test_without_npm_anywhere(doctor: Doctor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    found = checks(doctor)
+    assert found["npm"]["state"] == "missing"
+    assert found["npm"]["remedy"] == "pip install 'fewshift[data]'"
+
+
+def test_little_disk_is_a_fault(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        free = 10**6
+
+    monkeypatch.setattr(doctor_checks.shutil, "disk_usage", lambda _: Full)
+    code, out, _ = doctor()
+    assert code == 1
+    assert "make room" in " ".join(out.split())
+
+
+class TestFolder:
+    def records(self, root: Path) -> Path:
+        spec = flat_spec("birds", ("a", "b"), (3, 2), {"train": 1, "test": 1})
+        write_domain(
+            root / "birds", spec, lambda c: [png(10 * c + i) for i in range(spec.images_per_class[c])]
+        )
+        return root
+
+    def test_records(self, doctor: Doctor, tmp_path: Path) -> None:
+        found = checks(doctor, self.records(tmp_path / "mine"))
+        assert found["birds"]["state"] == "ok"
+        assert found["birds"]["found"].startswith("1/0/1 classes (train/valid/test), 5 images")
+
+    def test_broken_records_are_a_fault_with_the_command_that_says_more(
+        self, doctor: Doctor, tmp_path: Path
+    ) -> None:
+        root = self.records(tmp_path / "mine")
+        (root / "birds" / "0.tfrecords").unlink()
+        code, out, _ = doctor(root, "--json")
+        assert code == 1
+        (check,) = (check for check in json.loads(out) if check["what"] == "birds")
+        assert check["state"] == "broken"
+        assert check["remedy"] == f"fewshift data inspect {root}"
+
+    def test_a_folder_a_class(self, doctor: Doctor, tmp_path: Path) -> None:
+        for c in range(3):
+            (tmp_path / "photos" / str(c)).mkdir(parents=True)
+            for i in range(2 + c):
+                (tmp_path / "photos" / str(c) / f"{i}.png").write_bytes(png(i))
+        found = checks(doctor, tmp_path / "photos")["images"]
+        assert found["state"] == "ok"
+        assert found["found"] == "3 classes of 2 to 4 images, 9 in all"
+        assert found["remedy"].startswith("fewshift fit ")
+        (tmp_path / "photos" / "1" / "0.png").unlink()
+        (tmp_path / "photos" / "1" / "1.png").unlink()
+        code, out, _ = doctor(tmp_path / "photos", "--json")
+        assert code == 1
+        assert "class 1 has fewer than two" in out
+
+    def test_a_folder_of_nothing(self, doctor: Doctor, tmp_path: Path) -> None:
+        (tmp_path / "empty").mkdir()
+        assert doctor(tmp_path / "empty")[0] == 1
+
+    def test_no_folder_at_all(self, doctor: Doctor, tmp_path: Path) -> None:
+        code, out, err = doctor(tmp_path / "nowhere")
+        assert (code, out) == (2, "")
+        assert "nowhere: there is no such folder" in err
+
+
+@pytest.mark.slow
+def test_from_a_shell(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fewshift", "doctor", "--json"], capture_output=True, text=True, check=True
+    )
+    assert {check["area"] for check in json.loads(done.stdout)} == {"machine", "torch", "extras", "data"}
+    assert done.stderr == ""
