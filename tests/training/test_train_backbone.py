@@ -75,10 +75,9 @@ def test_weight_decay_is_on_all_weights_and_the_rate_restarts(residents: Residen
 def test_a_run_in_pieces_equals_a_run_in_one(residents: Residents, tmp_path: Path) -> None:
     teachers = {"red": _teacher(residents, tmp_path / "teacher")}
     settings = backbone_settings(distillation=Distillation(default_horizon=3))
-    whole = train(residents, settings, tmp_path / "whole", teachers=teachers)
+    train(residents, settings, tmp_path / "whole", teachers=teachers)
     train(residents, replace(settings, updates=2), tmp_path / "pieces", teachers=teachers)
-    pieces = train(residents, settings, tmp_path / "pieces", teachers=teachers, resume=True)
-    assert whole.backbone.fingerprint() == pieces.backbone.fingerprint()
+    train(residents, settings, tmp_path / "pieces", teachers=teachers, resume=True)
     states = [load_checkpoint(tmp_path / name / LAST).tensors for name in ("whole", "pieces")]
     assert {name.split("/")[0] for name in states[0]} == {"model", "optimizer", "students"}
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])

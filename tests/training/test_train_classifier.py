@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from patterns import WATCH, classifier_settings, tiny_backbone
+from patterns import WATCH, classifier_settings, some_preconditioners, tiny_backbone
 from torch import Tensor
 
 from fewshift.core.coefficients import task_coefficients
 from fewshift.core.metagrad import MetaGradient
-from fewshift.core.precond import DomainPreconditioners, initial_preconditioners
 from fewshift.core.starts import DomainStarts, shared_start
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
@@ -27,17 +26,6 @@ from fewshift.training.metagradients import Job, MetaGradients, OneByOne
 from fewshift.training.settings import ClassifierSettings, InnerLevel
 from fewshift.training.tasks import ResidentTasks
 from fewshift.types import Address, Episode, Labelled, Task
-
-
-def some_preconditioners(backbone: Backbone, domains: tuple[str, ...]) -> DomainPreconditioners:
-    """Different ones for every domain."""
-    sizes = {site: len(value) for site, value in backbone.init().items()}
-    first = initial_preconditioners(domains, sizes, dtype=backbone.dtype)
-    generator = torch.Generator().manual_seed(1)
-    noise = {
-        s: 0.3 * torch.randn(r.shape, generator=generator, dtype=r.dtype) for s, r in first.roots.items()
-    }
-    return replace(first, roots={site: root + noise[site] for site, root in first.roots.items()})
 
 
 def some_starts(backbone: Backbone, domains: tuple[str, ...]) -> DomainStarts:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from patterns import WATCH, preconditioner_settings, tiny_backbone
+from patterns import WATCH, preconditioner_settings, resnet_backbone, tiny_backbone
 from torch import Tensor
 
 from fewshift.core.metagrad import MetaGradient
@@ -48,10 +48,10 @@ def copied(learner: PreconditionerLearner) -> dict[str, dict[str, Tensor]]:
     return {d: {s: root.clone() for s, root in roots.items()} for d, roots in learner.roots.items()}
 
 
-def test_the_outer_loss_goes_down(backbone: Backbone, tasks: ResidentTasks) -> None:
+def test_the_outer_loss_goes_down(tasks: ResidentTasks) -> None:
     """On the very same tasks, with the preconditioners before and after."""
     settings = preconditioner_settings(tasks_per_update=2, rate=0.05, period=1000, normalise=True)
-    learner = learner_of(backbone, tasks, settings)
+    learner = learner_of(resnet_backbone(), tasks, settings)
     before = float(learner.update(0)["loss"])
     for step in range(1, 8):
         learner.update(step)
@@ -117,7 +117,7 @@ def test_every_design_and_order_takes_a_finite_step(
 
 
 def test_folded_meta_gradients_equal_the_plain_ones(tasks: ResidentTasks) -> None:
-    backbone = tiny_backbone()
+    backbone = resnet_backbone()
     learner = learner_of(backbone, tasks, preconditioner_settings())
     jobs = [
         Job(tasks.episode(Address(0, domain, "train", 0)), learner._preconditioner(domain), learner.start)
@@ -254,7 +254,7 @@ def test_another_backbone_is_refused(tasks: ResidentTasks, tmp_path: Path) -> No
     backbone = tiny_backbone()
     settings = preconditioner_settings(updates=1, tasks_per_update=1, validation_tasks=0)
     train_preconditioners(backbone, tasks, settings, tmp_path, watch=WATCH)
-    backbone.frozen["conv1.weight"].add_(0.01)
+    backbone.frozen["conv.weight"].add_(0.01)
     with pytest.raises(FewshiftError, match="its backbone is"):
         train_preconditioners(backbone, tasks, settings, tmp_path, watch=WATCH, resume=True)
 

@@ -11,11 +11,11 @@ from patterns import (
     backbone_settings,
     classifier_settings,
     preconditioner_settings,
+    some_preconditioners,
     tiny_backbone,
     two_domains,
 )
 from safetensors.torch import save_file
-from test_train_classifier import some_preconditioners
 
 from fewshift.training.augment import Augmentation
 from fewshift.training.backbone import BackboneLearner, train_backbone
