@@ -6,10 +6,11 @@ from types import ModuleType
 import pytest
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from fewshift.core.updates import Adadelta, Preconditioned, Update, site_rates
 from fewshift.errors import FewshiftError
-from fewshift.nets import folded
+from fewshift.nets import folded, threads
 from fewshift.nets.adapters import ResidualAdapters
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.choice import choose_engine
@@ -206,3 +207,34 @@ def test_unknown_sites_are_refused(
     start = backbone.init() | {"layer9.0.conv1": torch.eye(4)}
     with pytest.raises(FewshiftError, match=r"no site layer9\.0\.conv1"):
         engine(backbone).adapt(make_task(), start, Preconditioned(None, {}), 1)
+
+
+def test_small_work_runs_on_one_thread_and_leaves_the_setting(
+    make_backbone: Make, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbone, task = make_backbone(), make_task()
+    seen = []
+
+    class Watching(Preconditioned):
+        def step(self, params: TaskParams, gradients: TaskParams, state: None) -> tuple[TaskParams, None]:
+            seen.append(torch.get_num_threads())
+            return super().step(params, gradients, state)
+
+    update = Watching(None, site_rates(backbone.sites, 0.01, 0.01))
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        FoldedEngine(backbone).adapt(task, backbone.init(), update, 1)
+        monkeypatch.setattr(threads, "ONE_THREAD_BELOW", 1.0)
+        FoldedEngine(backbone).adapt(task, backbone.init(), update, 1)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1, 2]
+
+
+def test_operations_are_about_those_that_torch_counts(make_backbone: Make) -> None:
+    backbone, images = make_backbone(8, 2, torch.float32), torch.randn(2, 3, 84, 84)
+    with FlopCounterMode(display=False) as counter:
+        backbone.embed(images)
+    assert FoldedEngine(backbone).net.operations(images) == pytest.approx(counter.get_total_flops(), rel=0.2)

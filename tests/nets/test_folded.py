@@ -12,10 +12,10 @@ from fewshift.nets import folded
 from fewshift.nets.adapters import ResidualAdapters
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.folded import AdaptedConv, fold, pixels
+from fewshift.nets.folded_block import add_centre_gradient
 from fewshift.nets.folded_resnet import (
     AdaptedFeatures,
     SupportFeatures,
-    add_centre_gradient,
     cannot_fold,
     folded_resnet,
 )

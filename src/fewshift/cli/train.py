@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.train_rates import rates
+
 train = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -273,3 +275,6 @@ def classifier(
         },
     )
     stage.run_classifier(wanted)
+
+
+train.command()(rates)

@@ -20,6 +20,7 @@ from fewshift.nets.folded_resnet import (
     SupportFeatures,
     folded_resnet,
 )
+from fewshift.nets.threads import suited_threads
 from fewshift.types import Task, TaskParams
 
 
@@ -85,13 +86,16 @@ class FoldedEngine:
     def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
         """`steps` steps of `update` from `start` on L_in."""
         check_sites(self.backbone, start)
-        features = SupportFeatures(self.net, task.support.images, tuple(start))
-        objective = inner_objective(lambda params, _images: features(params), task)
-        return descend(objective, start, update, steps)
+        images = task.support.images
+        with suited_threads(2 * self.net.operations(images), images.device):
+            features = SupportFeatures(self.net, images, tuple(start))
+            objective = inner_objective(lambda params, _images: features(params), task)
+            return descend(objective, start, update, steps)
 
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
         """Features under these parameters, without gradients."""
-        return AdaptedFeatures(self.net, params)(images)
+        with suited_threads(self.net.operations(images), images.device):
+            return AdaptedFeatures(self.net, params)(images)
 
 
 def check_sites(backbone: Backbone, params: TaskParams) -> None:

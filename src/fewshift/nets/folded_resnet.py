@@ -5,9 +5,8 @@ There is a first derivative only; second derivatives need the plain `Backbone`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,22 +15,13 @@ from torch import Tensor
 from fewshift.errors import FewshiftError
 from fewshift.nets.adapters import ResidualAdapters
 from fewshift.nets.backbone import Backbone
-from fewshift.nets.folded import AdaptedConv, Folded, channels_last, fold, images, pixels, relu_gradient_
-from fewshift.nets.resnet import STRIDES, ResNet18, block_names
-from fewshift.types import TaskParams, Weights
+from fewshift.nets.folded import Folded, fold, images, pixels, relu_gradient_
+from fewshift.nets.folded_block import AdaptedBlock, FoldedBlock, fold_block
+from fewshift.nets.resnet import ResNet18, block_names
+from fewshift.types import TaskParams
 
 CPU_CHUNK = 32  # images whose activations stay near the cores
 CUDA_CHUNK = 1024
-
-
-@dataclass(frozen=True)
-class FoldedBlock:
-    """A residual block: two folded 3x3 convolutions and perhaps a folded projection."""
-
-    name: str
-    first: Folded
-    second: Folded
-    projection: Folded | None
 
 
 @dataclass(frozen=True)
@@ -47,6 +37,15 @@ class FoldedResNet:
     def chunk(self) -> int:
         """How many images to take at once."""
         return CPU_CHUNK if self.last.device.type == "cpu" else CUDA_CHUNK
+
+    def operations(self, batch: Tensor) -> int:
+        """About how many floating-point operations a forward pass takes."""
+        pixels_in = len(batch) * batch.shape[-2] * batch.shape[-1]
+        total, area = 0, 4  # the stem halves both sides
+        for block in self.blocks:
+            area *= block.first.stride**2
+            total += 2 * pixels_in * (block.first.kernel.numel() + block.second.kernel.numel()) // area
+        return total
 
     def stem_of(self, batch: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, width, h', w')
         """What enters the first block; no task parameter changes it."""
@@ -71,91 +70,9 @@ def folded_resnet(backbone: Backbone) -> FoldedResNet:
         raise FewshiftError(f"this backbone has no folded form ({why_not}): choose the plain engine")
     net, frozen = backbone.net, backbone.frozen
     assert isinstance(net, ResNet18)
-    blocks = tuple(_fold_block(frozen, name, net.bn1.eps) for name in block_names())
+    blocks = tuple(fold_block(frozen, name, net.bn1.eps) for name in block_names())
     stem = fold(frozen, "conv1", "bn1", stride=2, eps=net.bn1.eps)
     return FoldedResNet(stem, net.stem_padding, blocks, frozen["last.weight"])
-
-
-def _fold_block(frozen: Weights, name: str, eps: float) -> FoldedBlock:
-    stage, place = name.removeprefix("layer").split(".")
-    stride = STRIDES[int(stage) - 1] if place == "0" else 1
-    first = fold(frozen, f"{name}.conv1", f"{name}.bn1", stride, eps)
-    second = fold(frozen, f"{name}.conv2", f"{name}.bn2", 1, eps)
-    projection = None
-    if f"{name}.downsample.0.weight" in frozen:
-        projection = fold(frozen, f"{name}.downsample.0", f"{name}.downsample.1", stride, eps)
-    return FoldedBlock(name, first, second, projection)
-
-
-class Kept(NamedTuple):
-    """What a block's derivative needs: activations are their own ReLU masks."""
-
-    read: Tensor  # (pixels, in) the input where the centre tap reads it
-    middle: Tensor  # after the first convolution
-    output: Tensor
-
-
-class AdaptedBlock:
-    """A folded block under one task's adapters."""
-
-    def __init__(self, block: FoldedBlock) -> None:
-        self.stride = block.first.stride
-        self.sites = (f"{block.name}.conv1", f"{block.name}.conv2")
-        self.first = AdaptedConv(block.first)
-        self.projection: Tensor | None = None
-        bias = block.second.bias
-        if block.projection is not None:
-            self.projection = block.projection.kernel[..., 0, 0]  # (out, in)
-            bias = bias + block.projection.bias
-        self.second = AdaptedConv(block.second, bias)
-
-    def set(self, params: Mapping[str, Tensor]) -> None:
-        """Put the task's adapters into the kernels."""
-        for site, conv in zip(self.sites, (self.first, self.second), strict=True):
-            if site in params:
-                conv.set(params[site])
-
-    def __call__(self, x: Tensor) -> Kept:
-        """The block's activations."""
-        return self.finish(x, pixels(x, self.stride), self.first(x))
-
-    def finish(self, x: Tensor, read: Tensor, response: Tensor) -> Kept:
-        """All that follows the first convolution's `response`."""
-        middle = response.relu_()
-        output = self.second(middle)
-        if self.projection is None:
-            output = output.add_(x)
-        else:
-            output = images(torch.addmm(pixels(output), read, self.projection.T), output)
-        return Kept(read, middle, output.relu_())
-
-    def gradients(
-        self, delta: Tensor, kept: Kept, x: Tensor | None, found: dict[str, Tensor]
-    ) -> Tensor | None:
-        """Add the adapters' gradients to `found`; the gradient at the block's input x, if that is wanted.
-
-        `delta` is the gradient before the last ReLU.
-        """
-        first, second = self.sites
-        add_centre_gradient(found, second, delta, pixels(kept.middle))
-        if x is None and first not in found:
-            return None
-        inner = relu_gradient_(self.second.input_gradient(delta, kept.middle), kept.middle)
-        add_centre_gradient(found, first, inner, kept.read)
-        if x is None:
-            return None
-        gradient = self.first.input_gradient(inner, x)
-        if self.projection is None:
-            return gradient.add_(delta)
-        through = images(pixels(delta) @ self.projection, delta)
-        channels_last(gradient)[:, :: self.stride, :: self.stride] += channels_last(through)
-        return gradient
-
-
-def add_centre_gradient(found: dict[str, Tensor], site: str, delta: Tensor, read: Tensor) -> None:
-    """Add δᵀx, the centre tap's gradient up to diag(s), where it is asked for."""
-    if site in found:
-        found[site].addmm_(pixels(delta).T, read)
 
 
 class SupportFeatures:

@@ -40,22 +40,33 @@ class DemoPlan:
     protocol: Protocol = SMALL_TASKS
     backbone: BackboneSettings = field(
         default_factory=lambda: BackboneSettings(
-            updates=900,
+            updates=600,
             default_batch=32,
-            period=900,
+            period=600,
             width=16,
             validation_tasks=10,
             augmentation=Augmentation(pad=3),
         )
     )
+    # Few updates of few tasks: without weight decay and with gradients of length 1, M moves at all.
     preconditioners: PreconditionerSettings = field(
-        default_factory=lambda: PreconditionerSettings(updates=40, period=40, validation_tasks=5)
+        default_factory=lambda: PreconditionerSettings(
+            updates=30,
+            tasks_per_update=8,
+            period=30,
+            rate=0.03,
+            weight_decay=0.0,
+            normalise=True,
+            validation_tasks=3,
+        )
     )
     classifier: ClassifierSettings = field(
-        default_factory=lambda: ClassifierSettings(updates=40, period=40, width=32, validation_tasks=5)
+        default_factory=lambda: ClassifierSettings(
+            updates=30, tasks_per_update=8, period=30, width=32, rate=0.01, validation_tasks=5
+        )
     )
     suite: str = "open"
-    tasks: int = 20  # test tasks a domain
+    tasks: int = 10  # test tasks a domain
     seed: int = 0
 
 

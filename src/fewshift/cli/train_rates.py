@@ -1,0 +1,71 @@
+"""`fewshift train rates`: test rates from validation tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def rates(
+    kit: Annotated[str, typer.Option(help="The kit to choose rates for.")],
+    out: Annotated[Path, typer.Option(help="The kit to write; it may be the same file.")],
+    records: Annotated[Path | None, typer.Option(help="A folder of converted domains.")] = None,
+    suite: Annotated[str | None, typer.Option(help="A suite by name; see fewshift data list.")] = None,
+    methods: Annotated[str, typer.Option(help="Of pa, tsa, gd and tsp, with commas.")] = "gd,tsp",
+    tasks: Annotated[int, typer.Option(help="Validation tasks a domain.", min=1)] = 10,
+    protocol: Annotated[str, typer.Option(help="varying, five-shot or one-shot.")] = "varying",
+    seed: Annotated[int, typer.Option(help="Names the tasks.")] = 0,
+    engine: Annotated[str, typer.Option(help="auto, plain, folded or graph.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no bars.")] = False,
+) -> None:
+    """Choose a method's test rates on VALID classes of seen domains and on valid_unseen domains.
+
+    No test class and no unseen domain is looked at. The pairs go into the kit, with all that were tried;
+    the methods gd_tuned and tsp_tuned read them, and --no-oracle its certainty threshold.
+
+    Example: `fewshift train rates --kit tsp.kit --records DIR --methods gd,tsp --out tsp.kit`
+    """
+    from functools import partial
+
+    from fewshift.cli import evaluate_inputs as inputs
+    from fewshift.cli.console import bars
+    from fewshift.data.domain import Domain
+    from fewshift.data.episodes import load_episode
+    from fewshift.data.plan import TaskPlan, plans
+    from fewshift.evaluation.evaluate import on_device
+    from fewshift.evaluation.run import with_roles
+    from fewshift.nets.choice import choose_engine
+    from fewshift.nets.kit import save_kit
+    from fewshift.presets.rates import LazyEpisode, choose_rates
+    from fewshift.types import Episode, Split
+
+    where, track = inputs.choose_device(device), bars(quiet)
+    _, loaded = inputs.find_kit(kit, where)
+    rule, chosen_protocol = inputs.pixel_rule(loaded), inputs.protocol_named(protocol)
+    found = with_roles(inputs.open_domains(records, None, suite, [], "test", track), loaded.domains)
+
+    def read(domain: Domain, plan: TaskPlan) -> Episode:
+        return on_device(load_episode(domain, plan, rule), where)
+
+    def of(domain: Domain, split: Split) -> list[LazyEpisode]:
+        if not len(domain.spec.splits[split]):
+            return []
+        planned = plans(domain.spec, split, chosen_protocol, seed, range(tasks))
+        return [partial(read, domain, plan) for plan in planned]
+
+    seen = [task for domain in found if domain.role == "seen" for task in of(domain, "valid")]
+    unseen = [task for domain in found if domain.role == "valid_unseen" for task in of(domain, "test")]
+    chosen = choose_rates(
+        loaded, choose_engine(loaded.backbone, engine), inputs.words(methods), seen, unseen, track=track
+    )
+    save_kit(chosen.into(loaded), out)
+    for name, pairs in chosen.pairs.items():
+        for kind, (adapters, last) in pairs.items():
+            best = max(row[2] for row in chosen.tried[name][kind])
+            typer.echo(f"{name}, {kind}: adapters {adapters:g}, last map {last:g} ({best:.1%} on validation)")
+    if chosen.threshold is not None:
+        typer.echo(f"certainty above which a domain counts as seen: {chosen.threshold:.3f}")
+    typer.echo(f"wrote {out}", err=True)

@@ -1,0 +1,107 @@
+"""A residual block on folded convolutions: its activations under a task's adapters, and their derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fewshift.nets.folded import AdaptedConv, Folded, channels_last, fold, images, pixels, relu_gradient_
+from fewshift.nets.resnet import STRIDES
+from fewshift.types import Weights
+
+
+@dataclass(frozen=True)
+class FoldedBlock:
+    """A residual block: two folded 3x3 convolutions and perhaps a folded projection."""
+
+    name: str
+    first: Folded
+    second: Folded
+    projection: Folded | None
+
+
+def fold_block(frozen: Weights, name: str, eps: float) -> FoldedBlock:
+    """Fold the batch norms of one block."""
+    stage, place = name.removeprefix("layer").split(".")
+    stride = STRIDES[int(stage) - 1] if place == "0" else 1
+    first = fold(frozen, f"{name}.conv1", f"{name}.bn1", stride, eps)
+    second = fold(frozen, f"{name}.conv2", f"{name}.bn2", 1, eps)
+    projection = None
+    if f"{name}.downsample.0.weight" in frozen:
+        projection = fold(frozen, f"{name}.downsample.0", f"{name}.downsample.1", stride, eps)
+    return FoldedBlock(name, first, second, projection)
+
+
+class Kept(NamedTuple):
+    """What a block's derivative needs: activations are their own ReLU masks."""
+
+    read: Tensor  # (pixels, in) the input where the centre tap reads it
+    middle: Tensor  # after the first convolution
+    output: Tensor
+
+
+class AdaptedBlock:
+    """A folded block under one task's adapters."""
+
+    def __init__(self, block: FoldedBlock) -> None:
+        self.stride = block.first.stride
+        self.sites = (f"{block.name}.conv1", f"{block.name}.conv2")
+        self.first = AdaptedConv(block.first)
+        self.projection: Tensor | None = None
+        bias = block.second.bias
+        if block.projection is not None:
+            self.projection = block.projection.kernel[..., 0, 0]  # (out, in)
+            bias = bias + block.projection.bias
+        self.second = AdaptedConv(block.second, bias)
+
+    def set(self, params: Mapping[str, Tensor]) -> None:
+        """Put the task's adapters into the kernels."""
+        for site, conv in zip(self.sites, (self.first, self.second), strict=True):
+            if site in params:
+                conv.set(params[site])
+
+    def __call__(self, x: Tensor) -> Kept:
+        """The block's activations."""
+        return self.finish(x, pixels(x, self.stride), self.first(x))
+
+    def finish(self, x: Tensor, read: Tensor, response: Tensor) -> Kept:
+        """All that follows the first convolution's `response`."""
+        middle = response.relu_()
+        output = self.second(middle)
+        if self.projection is None:
+            output = output.add_(x)
+        else:
+            output = images(torch.addmm(pixels(output), read, self.projection.T), output)
+        return Kept(read, middle, output.relu_())
+
+    def gradients(
+        self, delta: Tensor, kept: Kept, x: Tensor | None, found: dict[str, Tensor]
+    ) -> Tensor | None:
+        """Add the adapters' gradients to `found`; the gradient at the block's input x, if that is wanted.
+
+        `delta` is the gradient before the last ReLU.
+        """
+        first, second = self.sites
+        add_centre_gradient(found, second, delta, pixels(kept.middle))
+        if x is None and first not in found:
+            return None
+        inner = relu_gradient_(self.second.input_gradient(delta, kept.middle), kept.middle)
+        add_centre_gradient(found, first, inner, kept.read)
+        if x is None:
+            return None
+        gradient = self.first.input_gradient(inner, x)
+        if self.projection is None:
+            return gradient.add_(delta)
+        through = images(pixels(delta) @ self.projection, delta)
+        channels_last(gradient)[:, :: self.stride, :: self.stride] += channels_last(through)
+        return gradient
+
+
+def add_centre_gradient(found: dict[str, Tensor], site: str, delta: Tensor, read: Tensor) -> None:
+    """Add δᵀx, the centre tap's gradient up to diag(s), where it is asked for."""
+    if site in found:
+        found[site].addmm_(pixels(delta).T, read)
