@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-# Measured on two cores: on one thread a step of 0.3 GFLOP takes two thirds of the time, one of 1.6 GFLOP the same.
+# On two cores a step of 0.3 GFLOP takes two thirds of the time on one thread, one of 1.6 GFLOP the same time.
 ONE_THREAD_BELOW = 1.5e9  # floating-point operations
 
 
