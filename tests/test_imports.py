@@ -11,7 +11,7 @@ LEVELS = [
     {"core"},
     {"nets", "data"},
     {"methods", "training", "evaluation"},
-    {"presets"},
+    {"presets", "benchmarks"},
     {"estimator"},
     {"web"},
     {"cli"},

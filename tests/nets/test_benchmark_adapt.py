@@ -1,24 +1,14 @@
 """The benchmark runs, says what it promises, and counts work as torch counts it."""
 
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from fewshift.benchmarks import adapt
 from fewshift.nets.resnet import ResNet18
 
 
-@pytest.fixture
-def adapt(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
-    import benchmarks.adapt
-
-    return benchmarks.adapt
-
-
-def test_a_small_run(adapt: ModuleType) -> None:
+def test_a_small_run() -> None:
     outcome = adapt.run((5, 12), steps=2, width=4, image_size=28, engines=("public", "folded"), repeats=1)
     assert outcome["machine"]["matrix_product_tflops"] > 0
     rows = outcome["results"]
@@ -36,7 +26,7 @@ def test_a_small_run(adapt: ModuleType) -> None:
     assert "folded" in adapt.table(outcome)
 
 
-def test_the_public_loop_is_the_yardstick_even_when_not_asked_for(adapt: ModuleType) -> None:
+def test_the_public_loop_is_the_yardstick_even_when_not_asked_for() -> None:
     outcome = adapt.run((5,), steps=1, width=4, image_size=28, engines=("folded",), repeats=1)
     (row,) = outcome["results"]
     assert row["engine"] == "folded"
@@ -44,7 +34,7 @@ def test_the_public_loop_is_the_yardstick_even_when_not_asked_for(adapt: ModuleT
 
 
 @pytest.mark.parametrize(("width", "size", "padding"), [(8, 84, 1), (4, 28, 2)])
-def test_work_is_counted_as_torch_counts_it(adapt: ModuleType, width: int, size: int, padding: int) -> None:
+def test_work_is_counted_as_torch_counts_it(width: int, size: int, padding: int) -> None:
     net = ResNet18(width, padding).eval()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         net(torch.randn(1, 3, size, size))

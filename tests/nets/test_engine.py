@@ -1,13 +1,11 @@
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from fewshift.benchmarks import public_loop
 from fewshift.core.updates import Adadelta, Preconditioned, Update, site_rates
 from fewshift.errors import FewshiftError
 from fewshift.nets import folded, threads
@@ -22,7 +20,6 @@ MakeTask = Callable[..., Task]
 Jitter = Callable[[TaskParams], TaskParams]
 
 ENGINES = [PlainEngine, FoldedEngine]
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def largest_gap(found: TaskParams, wanted: TaskParams) -> float:
@@ -30,23 +27,11 @@ def largest_gap(found: TaskParams, wanted: TaskParams) -> float:
     return max((found[site] - wanted[site]).abs().max().item() for site in wanted)
 
 
-@pytest.fixture(scope="module")
-def public_loop() -> ModuleType:
-    """The benchmark's opponent: an explicitly built parallel-adapter network under torch's Adadelta."""
-    spec = importlib.util.spec_from_file_location("public_loop", BENCHMARKS / "public_loop.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 def test_tsa_is_adadelta_on_a_parallel_adapter_network_step_for_step(
     engine: type[PlainEngine | FoldedEngine],
     make_backbone: Make,
     make_task: MakeTask,
-    public_loop: ModuleType,
 ) -> None:
     backbone, task = make_backbone(), make_task(7)
     update = Adadelta(site_rates(backbone.sites, 0.5, 1.0))

@@ -7,6 +7,7 @@ import sys
 import typer
 
 from fewshift import __version__
+from fewshift.cli.bench import bench
 from fewshift.cli.data import data
 from fewshift.cli.demo import demo
 from fewshift.cli.doctor import doctor
@@ -46,6 +47,7 @@ app.command("doctor")(doctor)
 app.command("evaluate")(evaluate)
 app.command("report")(report)
 app.add_typer(train, name="train")
+app.add_typer(bench, name="bench")
 
 
 def main() -> None:

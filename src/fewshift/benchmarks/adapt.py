@@ -1,6 +1,6 @@
 """Seconds an adaptation takes, by engine and support size, against the public-style loop in the same run.
 
-python -m benchmarks.adapt --sizes 25,100 --steps 40 --json adapt.json
+fewshift bench adapt --sizes 25,100 --steps 40 --json adapt.json
 
 Every engine gets the same task and Adadelta at TSA's rates. `tflops` counts the work a step needs by direct
 convolution, the same for all engines: forward and input gradients of the 3x3 layers and projections, the
@@ -9,7 +9,6 @@ centre taps' weight gradients, no stem. `share` compares it with a large matrix 
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -23,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks import public_loop
+from fewshift.benchmarks import public_loop
 from fewshift.core.centroids import cosine_logits, prototypes
 from fewshift.core.updates import Adadelta, site_rates
 from fewshift.nets.backbone import Backbone, freeze
@@ -218,39 +217,3 @@ def table(outcome: dict[str, Any]) -> str:
             f"{row['tflops']:>8.3f} TFLOP/s ({row['share']:.0%})  accuracy {row['accuracy']:.3f}{extra}"
         )
     return "\n".join(lines)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--sizes", default="5,25,100,350,500")
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--width", type=int, default=64)
-    parser.add_argument("--image-size", type=int, default=84)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--engines", default=f"{PUBLIC},plain,folded")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument(
-        "--memory", action="store_true", help="also measure peak memory, in fresh CPU processes"
-    )
-    parser.add_argument("--json", type=Path)
-    a = parser.parse_args()
-    sizes = [int(size) for size in a.sizes.split(",")]
-    outcome = run(
-        sizes,
-        a.steps,
-        a.width,
-        a.image_size,
-        a.device,
-        a.engines.split(","),
-        repeats=a.repeats,
-        memory=a.memory,
-    )
-    print(table(outcome))
-    if a.json:
-        a.json.write_text(json.dumps(outcome, indent=1))
-
-
-if __name__ == "__main__":
-    main()

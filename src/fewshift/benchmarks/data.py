@@ -1,6 +1,6 @@
 """Tasks a second from the cache, from encoded records and by streaming class files, on the same tasks.
 
-    python benchmarks/data.py RECORDS --tasks 64
+    fewshift bench data --records RECORDS --tasks 64
 
 RECORDS is a folder of converted domains. Prints one JSON object. The streaming reader is what PyPI `tfrecord`
 offers: go through the file of every class of the task, keep the planned records, decode them with Pillow,
@@ -10,9 +10,7 @@ which the quicker counts: what else the machine does meets all of them and is mo
 
 from __future__ import annotations
 
-import argparse
 import io
-import json
 import os
 import platform
 import sys
@@ -186,7 +184,7 @@ def _memory_growth(read: Read, rounds: Sequence[list[TaskPlan]]) -> int:
     finally:
         stop.set()
         watcher.join()
-    return peak - before
+    return int(peak - before)
 
 
 def _result(
@@ -209,13 +207,3 @@ def _machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: version(name) for name in ("torch", "numpy", "pillow", "tfrecord")},
     }
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("records", type=Path, help="a folder of converted domains")
-    parser.add_argument("--tasks", type=int, default=64)
-    arguments = parser.parse_args()
-    print(json.dumps(run(arguments.records, arguments.tasks), indent=1))

@@ -29,7 +29,7 @@ class ParallelAdapter(nn.Module):
         self.alpha = nn.Parameter(START * torch.eye(outputs, inputs).to(conv.weight)[:, :, None, None])
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.conv(x) + F.conv2d(x, self.alpha, stride=self.conv.stride)
+        return self.conv(x) + F.conv2d(x, self.alpha, stride=self.conv.stride)  # type: ignore[no-any-return]
 
 
 class PublicNet(nn.Module):
@@ -39,8 +39,8 @@ class PublicNet(nn.Module):
         super().__init__()
         self.backbone = copy.deepcopy(net).requires_grad_(False).eval()
         for block in [m for m in self.backbone.modules() if isinstance(m, BasicBlock)]:
-            block.conv1, block.conv2 = ParallelAdapter(block.conv1), ParallelAdapter(block.conv2)
-        self.backbone.last = nn.Identity()
+            block.conv1, block.conv2 = ParallelAdapter(block.conv1), ParallelAdapter(block.conv2)  # type: ignore[assignment]
+        self.backbone.last = nn.Identity()  # type: ignore[assignment]
         self.beta = nn.Parameter(torch.eye(net.dim).to(net.conv1.weight)[:, :, None, None])
 
     def forward(self, images: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ def class_means(features: Tensor, labels: Tensor, way: int) -> Tensor:
 
 def self_support_loss(features: Tensor, labels: Tensor) -> tuple[Tensor, float]:
     """The loss, and its value read back together with the predictions as the public loop does."""
-    way = len(labels.unique())
+    way = len(labels.unique())  # type: ignore[no-untyped-call]
     centres = class_means(features, labels, way)
     logits = 10 * F.cosine_similarity(features[:, None], centres[None], dim=-1, eps=1e-30)
     log_probabilities = F.log_softmax(logits, dim=1)
@@ -78,13 +78,13 @@ def self_support_loss(features: Tensor, labels: Tensor) -> tuple[Tensor, float]:
 def adapt(net: PublicNet, task: Task, steps: int, rate: float, last_rate: float) -> list[float]:
     """Adapt the network in place and say the losses; each task needs a fresh network."""
     groups = [{"params": list(net.adapters().values())}, {"params": [net.beta], "lr": last_rate}]
-    optimizer = torch.optim.Adadelta(groups, lr=rate)
+    optimizer = torch.optim.Adadelta(groups, lr=rate)  # type: ignore[arg-type]
     losses = []
     for _ in range(steps):
         optimizer.zero_grad()
         net.zero_grad()
         loss, value = self_support_loss(net(task.support.images), task.support.labels)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         losses.append(value)
     return losses

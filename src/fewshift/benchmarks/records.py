@@ -1,16 +1,15 @@
 """How fast records are indexed, with all checksums, and read at random, against streaming by PyPI `tfrecord`.
 
-python -m benchmarks.records FOLDER      FOLDER holds converted domains
+fewshift bench data --records RECORDS
 """
 
 from __future__ import annotations
 
-import json
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,7 +17,7 @@ from unittest import mock
 import numpy as np
 
 from fewshift.data import crc32c
-from fewshift.data.domain import Item
+from fewshift.data.domain import Item, Pixels
 from fewshift.data.example import encode_example
 from fewshift.data.pixels import decode
 from fewshift.data.records import RecordSource
@@ -98,10 +97,10 @@ def _against_streaming(records: Path, tasks: int) -> dict[str, Any]:
         source = RecordSource(folder, spec)
         source.prepare()
         assert source.read_encoded(items) == _stream(folder, items)
-        ours += _best(lambda source=source, items=items: source.read_encoded(items))
-        streamed += _best(lambda folder=folder, items=items: _stream(folder, items))
+        ours += _best(partial(source.read_encoded, items))
+        streamed += _best(partial(_stream, folder, items))
         encoded = source.read_encoded(items)
-        decoding += _best(lambda encoded=encoded: [decode(image, "") for image in encoded])
+        decoding += _best(partial(_decoded, encoded))
         images += len(items)
     return {
         "images_a_task": images // tasks,
@@ -129,6 +128,10 @@ def _stream(folder: Path, items: Sequence[Item]) -> list[bytes]:
     return [found[item] for item in items]
 
 
+def _decoded(encoded: Sequence[bytes]) -> list[Pixels]:
+    return [decode(image, "") for image in encoded]
+
+
 def _best(work: Callable[[], Any]) -> float:
     times = []
     for _ in range(REPEATS):
@@ -136,7 +139,3 @@ def _best(work: Callable[[], Any]) -> float:
         work()
         times.append(time.perf_counter() - start)
     return min(times)
-
-
-if __name__ == "__main__":
-    print(json.dumps(run(Path(sys.argv[1])), indent=1))

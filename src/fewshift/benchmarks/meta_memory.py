@@ -1,7 +1,7 @@
 """Memory and time of the meta-gradient against the number of inner steps, one process a measurement.
 
-    python benchmarks/meta_memory.py                                   # a narrow network on the CPU
-    python benchmarks/meta_memory.py --device cuda --width 64 --support 300 --query 100
+    python -m fewshift.benchmarks.meta_memory                                   # a narrow network on the CPU
+    python -m fewshift.benchmarks.meta_memory --device cuda --width 64 --support 300 --query 100
 
 Prints one JSON object. All numbers are of a call that follows one of a single step, as in a training run:
 `memory_mib` is the peak above the idle process (resident memory on the CPU, allocated memory on a GPU),
@@ -21,6 +21,7 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -95,7 +96,7 @@ def work(arguments: argparse.Namespace) -> Callable[[int], object]:
     if arguments.how == "unrolled":
         return lambda steps: unrolled(backbone, one, matrices, rates, steps)
     inner, outer = inner_objective(backbone, one.task), outer_objective(backbone, one)
-    order = 2 if arguments.how == "order 2" else 1
+    order: Literal[1, 2] = 2 if arguments.how == "order 2" else 1
     return lambda steps: meta_gradient(inner, outer, start, matrices, rates, steps, order)
 
 
@@ -139,27 +140,24 @@ def in_a_process(arguments: argparse.Namespace, how: str, steps: int) -> dict[st
     ]
     found: dict[str, float] = {}
     for count in COUNTS:
-        command = [sys.executable, __file__, *passed, f"--how={how}", f"--steps={steps}", f"--count={count}"]
+        command = [
+            sys.executable,
+            "-m",
+            "fewshift.benchmarks.meta_memory",
+            *passed,
+            f"--how={how}",
+            f"--steps={steps}",
+            f"--count={count}",
+        ]
         environment = os.environ | ({"MALLOC_MMAP_THRESHOLD_": "65536"} if count == "live" else {})
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
         found |= json.loads(done.stdout)
     return {name: round(value, 2) for name, value in found.items()}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--width", type=int, default=16)
-    parser.add_argument("--size", type=int, default=84)
-    parser.add_argument("--support", type=int, default=30)
-    parser.add_argument("--query", type=int, default=20)
-    parser.add_argument("--how", choices=HOWS)
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--count", choices=COUNTS, default="memory")
-    arguments = parser.parse_args()
-    if arguments.how is not None:
-        print(json.dumps(measure(arguments)))
-        return
+def run(**setting: Any) -> dict[str, Any]:
+    """The table of peaks and the ratios of T = 5 to T = 1; settings as on the command line."""
+    arguments = _parser().parse_args([f"--{name}={value}" for name, value in setting.items()])
     table = {f"{how}, T = {steps}": in_a_process(arguments, how, steps) for how in HOWS for steps in (1, 5)}
     ratios = {
         f"{name}, {how}, T = 5 against T = 1": round(
@@ -169,12 +167,21 @@ def main() -> None:
         for name in ("memory_mib", "live_mib", "saved_mib")
     }
     shape = {name: getattr(arguments, name) for name in ("device", "width", "size", "support", "query")}
-    print(
-        json.dumps(
-            {"setting": shape | {"torch": torch.__version__}, "measured": table, "ratios": ratios}, indent=2
-        )
-    )
+    return {"setting": shape | {"torch": torch.__version__}, "measured": table, "ratios": ratios}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="One measurement in this process.")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--width", type=int, default=16)
+    parser.add_argument("--size", type=int, default=84)
+    parser.add_argument("--support", type=int, default=30)
+    parser.add_argument("--query", type=int, default=20)
+    parser.add_argument("--how", choices=HOWS)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--count", choices=COUNTS, default="memory")
+    return parser
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(measure(_parser().parse_args())))
