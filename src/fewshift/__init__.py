@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fewshift.data.suites import Suite, open_suite
     from fewshift.errors import FewshiftError
     from fewshift.evaluation.evaluate import evaluate
+    from fewshift.evaluation.pixel_rule import pixel_rule
     from fewshift.nets.kit import Kit, load_kit, save_kit
     from fewshift.types import Adapted, Episode, Labelled, Method, Task
 
@@ -41,6 +42,7 @@ _HOMES = {
     "evaluate": "fewshift.evaluation.evaluate",
     "load_kit": "fewshift.nets.kit",
     "open_suite": "fewshift.data.suites",
+    "pixel_rule": "fewshift.evaluation.pixel_rule",
     "save_kit": "fewshift.nets.kit",
 }
 
@@ -62,6 +64,7 @@ __all__ = [
     "load_kit",
     "methods",
     "open_suite",
+    "pixel_rule",
     "save_kit",
 ]
 

@@ -59,7 +59,8 @@ def _suite(wanted: str | None, track: Track) -> Suite:
 
 
 def _print_domains(suite: Suite) -> None:
-    table = plain_table(["domain", "role", "classes", "images", "licence"], right=["classes", "images"])
+    headings = ["domain", "role", "classes", "images", "licence"]
+    table = plain_table(headings, right=["classes", "images"], fold=["licence"])
     for domain in suite:
         spec = domain.spec
         classes = "/".join(str(len(spec.splits[split])) for split in ("train", "valid", "test"))

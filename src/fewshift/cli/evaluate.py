@@ -51,6 +51,7 @@ def evaluate(
     """
     from fewshift.cli import evaluate_inputs as inputs
     from fewshift.evaluation.fingerprint import kit_fingerprint
+    from fewshift.evaluation.pixel_rule import pixel_rule
     from fewshift.evaluation.run import Job, parse_shard, run, with_roles
     from fewshift.nets.choice import choose_engine
 
@@ -63,7 +64,7 @@ def evaluate(
     built = [build(loaded, chosen_engine, oracle) for build in builders]
     track = bars(quiet)
     found = inputs.open_domains(records, folder, suite, inputs.words(domains), chosen_split, track)
-    found, rule = inputs.with_caches(found, inputs.pixel_rule(loaded), cache)
+    found, rule = inputs.with_caches(found, pixel_rule(loaded), cache)
     job = Job(
         domains=with_roles(found, loaded.domains),
         split=chosen_split,

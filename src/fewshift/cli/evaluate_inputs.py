@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
@@ -58,11 +57,6 @@ def find_kit(text: str, device: torch.device) -> tuple[str, Kit]:
             raise FewshiftError(f"--kit is {text!r}: there is no such file or bundled kit{known}")
         path = found[0]
     return path.stem, load_kit(path, device)
-
-
-def pixel_rule(kit: Kit) -> PixelRule:
-    """How the kit's backbone wants its images."""
-    return PixelRule(**asdict(kit.images))
 
 
 def named_methods(text: str) -> list[Builder]:

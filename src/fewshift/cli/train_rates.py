@@ -36,6 +36,7 @@ def rates(
     from fewshift.data.episodes import load_episode
     from fewshift.data.plan import TaskPlan, plans
     from fewshift.evaluation.evaluate import on_device
+    from fewshift.evaluation.pixel_rule import pixel_rule
     from fewshift.evaluation.run import with_roles
     from fewshift.nets.choice import choose_engine
     from fewshift.nets.kit import save_kit
@@ -44,7 +45,7 @@ def rates(
 
     where, track = inputs.choose_device(device), bars(quiet)
     _, loaded = inputs.find_kit(kit, where)
-    rule, chosen_protocol = inputs.pixel_rule(loaded), inputs.protocol_named(protocol)
+    rule, chosen_protocol = pixel_rule(loaded), inputs.protocol_named(protocol)
     found = with_roles(inputs.open_domains(records, None, suite, [], "test", track), loaded.domains)
 
     def read(domain: Domain, plan: TaskPlan) -> Episode:

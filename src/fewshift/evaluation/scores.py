@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from fewshift.errors import DataError
 
@@ -119,17 +120,21 @@ class Read(NamedTuple):
 
 
 def read_scores(paths: Iterable[Path]) -> Iterator[Read]:
-    """The scores of these files. A last line without its newline is still being written: it is left out."""
+    """The scores of these files, gzipped or not. A last line without its newline is still being written."""
     for path in paths:
         yield from _read(path)
 
 
 def _read(path: Path) -> Iterator[Read]:
     try:
-        with path.open(encoding="utf-8") as lines:
+        with _opened(path) as lines:
             for number, line in enumerate(lines, 1):
                 if line.endswith("\n") and not line.isspace():
                     where = f"{path}:{number}"
                     yield Read(from_line(line, where), where)
-    except (OSError, UnicodeDecodeError) as problem:
+    except (OSError, EOFError, UnicodeDecodeError) as problem:
         raise DataError(f"{path}: cannot be read as results ({problem})") from None
+
+
+def _opened(path: Path) -> TextIO:
+    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
