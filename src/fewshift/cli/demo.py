@@ -16,7 +16,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="The folder for the kit, the results and the report.")] = Path(
         "runs/demo"
     ),
-    tasks: Annotated[int, typer.Option(help="Test tasks a domain.", min=1)] = 10,
+    tasks: Annotated[int, typer.Option(help="Test tasks a domain.", min=1)] = 8,
     seed: Annotated[int, typer.Option(help="Names the training run and the test tasks.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no bars.")] = False,
 ) -> None:

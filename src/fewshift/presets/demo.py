@@ -28,7 +28,7 @@ from fewshift.training.loop import Watch
 from fewshift.training.preconditioners import PreconditionerSettings, train_preconditioners
 from fewshift.training.tasks import ResidentTasks
 
-SMALL_TASKS = Protocol(max_way=10, max_support=50, max_query=5)
+SMALL_TASKS = Protocol(max_way=10, max_support=30, max_query=5)
 DEMO_METHODS = ("ncc", "pa", "tsa", "gd", "tsp")
 
 
@@ -66,7 +66,7 @@ class DemoPlan:
         )
     )
     suite: str = "open"
-    tasks: int = 10  # test tasks a domain
+    tasks: int = 8  # test tasks a domain
     seed: int = 0
 
 
