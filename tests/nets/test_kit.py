@@ -10,7 +10,7 @@ from fewshift.core.starts import DomainStarts
 from fewshift.errors import FewshiftError
 from fewshift.nets import tensor_file
 from fewshift.nets.backbone import Backbone, freeze
-from fewshift.nets.kit import ImageSettings, Kit, load_kit, save_kit
+from fewshift.nets.kit import ImageSettings, Kit, Part, load_kit, save_kit
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
 
@@ -35,6 +35,18 @@ def kit() -> Kit:
         DatasetClassifier(3, width=8).eval(),
         info={"rates": {"tsp": [[0.05, 0.3], [0.25, 0.05]]}, "protocol": "varying", "note": "é"},
     )
+
+
+def test_parts_of_other_methods_travel_with_the_kit(kit: Kit, tmp_path: Path) -> None:
+    learned = Part({"query/weight": torch.randn(3, 4), "bias": torch.randn(2)}, {"heads": 2})
+    save_kit(kit.with_(parts={"urt": learned, "empty": Part({})}), tmp_path / "parts.kit")
+    found = load_kit(tmp_path / "parts.kit")
+    assert set(found.parts) == {"urt", "empty"}
+    assert found.part("urt", "-").settings == {"heads": 2}
+    for name, tensor in learned.tensors.items():
+        assert torch.equal(found.parts["urt"].tensors[name], tensor)
+    with pytest.raises(FewshiftError, match="nothing trained for sur: run fewshift train selector"):
+        found.part("sur", "fewshift train selector")
 
 
 def assert_same(found: Kit, kit: Kit, precision: float = 0.0) -> None:

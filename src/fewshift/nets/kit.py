@@ -38,6 +38,18 @@ class ImageSettings:
 
 
 @dataclass(frozen=True)
+class Part:
+    """What one method learned for a kit's backbone: named tensors, and settings that JSON can say."""
+
+    tensors: Mapping[str, Tensor]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def to(self, device: torch.device | str) -> Part:
+        """The same part on another device."""
+        return replace(self, tensors={name: tensor.to(device) for name, tensor in self.tensors.items()})
+
+
+@dataclass(frozen=True)
 class Kit:
     """A frozen backbone and what was learned for it, in parts that may be missing.
 
@@ -51,6 +63,7 @@ class Kit:
     classifier: DatasetClassifier | None = None
     domains: tuple[str, ...] = ()  # in the order of coefficients; taken from the parts when not given
     info: Mapping[str, Any] = field(default_factory=dict)
+    parts: Mapping[str, Part] = field(default_factory=dict)  # of methods other than TSP, by their names
 
     def __post_init__(self) -> None:
         for name, learned in (("preconditioners", self.preconditioners), ("starting values", self.starts)):
@@ -84,7 +97,14 @@ class Kit:
             preconditioners=self.preconditioners and self.preconditioners.to(device),
             starts=self.starts and self.starts.to(device),
             classifier=self.classifier and copy.deepcopy(self.classifier).to(device),
+            parts={name: part.to(device) for name, part in self.parts.items()},
         )
+
+    def part(self, name: str, remedy: str) -> Part:
+        """What the method `name` learned; where it learned nothing yet, `remedy` is the command for it."""
+        if name not in self.parts:
+            raise FewshiftError(f"the kit has nothing trained for {name}: run {remedy}")
+        return self.parts[name]
 
     def with_(self, **changes: Any) -> Kit:
         """The kit with some parts replaced."""
@@ -148,6 +168,7 @@ def save_kit(
         "design": kit.preconditioners.design if kit.preconditioners else None,
         "classifier": {"domains": classifier.domains, "width": classifier.width} if classifier else None,
         "info": dict(kit.info),
+        "parts": {name: dict(found.settings) for name, found in kit.parts.items()},
     }
     parts: dict[str, Mapping[str, Tensor]] = {
         "backbone": {n: t.to(weights_dtype or t.dtype) for n, t in backbone.frozen.items()}
@@ -156,6 +177,7 @@ def save_kit(
         "roots": roots,
         "starts": kit.starts.values if kit.starts else {},
         "classifier": classifier.state_dict() if classifier else {},
+        **{f"part {name}": found.tensors for name, found in kit.parts.items()},
     }
     write_tensors(path, KIT, header, join(parts))
 
@@ -179,7 +201,9 @@ def load_kit(path: str | Path, device: torch.device | str = "cpu", backbone: Bac
         load_fully(classifier, part(tensors, "classifier"), path)
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in header["images"].items()}
     images = ImageSettings(**fields)
-    return Kit(found, images, preconditioners, starts, classifier, domains, header["info"]).to(device)
+    known = header.get("parts", {})  # files of earlier versions have none
+    parts = {name: Part(part(tensors, f"part {name}"), settings) for name, settings in known.items()}
+    return Kit(found, images, preconditioners, starts, classifier, domains, header["info"], parts).to(device)
 
 
 def _backbone(header: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> Backbone:

@@ -1,0 +1,22 @@
+"""What a table of methods says of each: its source, how surely it is that method, what it needs and costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Fidelity: TypeAlias = Literal["confirmed from code", "stated in the paper", "inferred", "our own"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """One method in words, for `fewshift methods` and the documentation."""
+
+    title: str  # "TSP†, task-specific preconditioned descent"
+    source: str  # authors, venue and year
+    fidelity: Fidelity  # the least sure fact that decides its numbers; the docstring of its file says which
+    moves: str  # what changes for a task: "nothing", "17 matrices", "a linear head"
+    needs: str = "a backbone"  # what the kit must hold
+    trained_by: str = ""  # the commands that put it there; empty: any kit will do
+    oracle: bool = False  # can its published rates ask whether the domain was trained on?
+    cost: str = "one forward pass"  # a task, in passes over the support set
