@@ -53,13 +53,14 @@ def evaluate(
     from fewshift.evaluation.fingerprint import kit_fingerprint
     from fewshift.evaluation.pixel_rule import pixel_rule
     from fewshift.evaluation.run import Job, parse_shard, run, with_roles
+    from fewshift.nets.bundled import find_kit
     from fewshift.nets.choice import choose_engine
 
     part, chosen_split = parse_shard(shard), inputs.split_named(split)
     chosen_protocol = inputs.protocol_named(protocol)
     builders = inputs.named_methods(methods)
     where = inputs.choose_device(device)
-    kit_name, loaded = inputs.find_kit(kit, where)
+    kit_name, loaded = find_kit(kit, where)
     chosen_engine = choose_engine(loaded.backbone, engine)
     built = [build(loaded, chosen_engine, oracle) for build in builders]
     track = bars(quiet)

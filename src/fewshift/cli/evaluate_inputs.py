@@ -8,7 +8,6 @@ from typing import cast
 
 import torch
 
-import fewshift
 from fewshift.data.cache import open_cached
 from fewshift.data.domain import Domain
 from fewshift.data.folder import folder_domain
@@ -20,11 +19,8 @@ from fewshift.data.suite_cache import cache_of, cache_state, with_exact_caches
 from fewshift.data.suites import open_suite
 from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS, Builder
-from fewshift.nets.kit import Kit, load_kit
 from fewshift.progress import Track
 from fewshift.types import SPLITS, Split
-
-KITS = Path(fewshift.__file__).parent / "kits"
 
 
 def words(text: str | None) -> list[str]:
@@ -44,19 +40,6 @@ def protocol_named(name: str) -> Protocol:
     if name not in STANDARDS:
         raise FewshiftError(f"--protocol is {name!r}: choose one of {', '.join(STANDARDS)}")
     return STANDARDS[name]
-
-
-def find_kit(text: str, device: torch.device) -> tuple[str, Kit]:
-    """A kit and the name results give it: a file, or a bundled one by its name."""
-    path = Path(text)
-    if not path.exists():
-        bundled = sorted(KITS.glob("*.kit"))
-        found = [kit for kit in bundled if kit.stem == text]
-        if not found:
-            known = f"; bundled kits: {', '.join(k.stem for k in bundled)}" if bundled else ""
-            raise FewshiftError(f"--kit is {text!r}: there is no such file or bundled kit{known}")
-        path = found[0]
-    return path.stem, load_kit(path, device)
 
 
 def named_methods(text: str) -> list[Builder]:

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fewshift.cli.evaluate_inputs import find_kit
 from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched, words
 from fewshift.data.domain import Domain
 from fewshift.data.protocol import VARYING
@@ -16,6 +15,7 @@ from fewshift.data.resident import resident
 from fewshift.data.subset import hold_out
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.pixel_rule import pixel_rule
+from fewshift.nets.bundled import find_kit
 from fewshift.nets.kit import Kit
 from fewshift.presets.training import (
     QUICK_TASKS,

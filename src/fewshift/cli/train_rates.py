@@ -38,13 +38,14 @@ def rates(
     from fewshift.evaluation.evaluate import on_device
     from fewshift.evaluation.pixel_rule import pixel_rule
     from fewshift.evaluation.run import with_roles
+    from fewshift.nets.bundled import find_kit
     from fewshift.nets.choice import choose_engine
     from fewshift.nets.kit import save_kit
     from fewshift.presets.rates import LazyEpisode, choose_rates
     from fewshift.types import Episode, Split
 
     where, track = inputs.choose_device(device), bars(quiet)
-    _, loaded = inputs.find_kit(kit, where)
+    _, loaded = find_kit(kit, where)
     rule, chosen_protocol = pixel_rule(loaded), inputs.protocol_named(protocol)
     found = with_roles(inputs.open_domains(records, None, suite, [], "test", track), loaded.domains)
 

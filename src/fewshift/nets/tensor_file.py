@@ -43,13 +43,30 @@ def write_tensors(
 
 def read_tensors(path: str | Path, kind: Kind) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The header and the tensors, on the CPU; whatever is wrong with the file is said in one sentence."""
-    path = Path(path)
+    metadata, tensors = _opened(Path(path), kind, with_tensors=True)
+    text, checksum = _described(metadata[kind.mark])
+    if checksum != _checksum(text, tensors):
+        raise FewshiftError(f"{path} is damaged, its checksum does not fit its content: get or make it again")
+    return _header(text, path, kind), tensors
+
+
+def read_header(path: str | Path, kind: Kind) -> dict[str, Any]:
+    """The header alone, without a look at the tensors: quick, but nothing is checked against the checksum."""
+    metadata, _ = _opened(Path(path), kind, with_tensors=False)
+    text, _ = _described(metadata[kind.mark])
+    if not text:
+        raise FewshiftError(f"{path} is damaged, its header cannot be read: get or make it again")
+    return _header(text, path, kind)
+
+
+def _opened(path: Path, kind: Kind, with_tensors: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
     if not path.is_file():
         raise FewshiftError(f"there is no {kind.noun} {path}: give the path of a file that Fewshift wrote")
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            names = file.keys() if with_tensors else ()
+            tensors = {name: file.get_tensor(name) for name in names}
     except OSError as problem:
         raise FewshiftError(f"{path} cannot be read: {problem.strerror or problem}") from problem
     except Exception as problem:  # the library answers damaged files with several types
@@ -58,15 +75,16 @@ def read_tensors(path: str | Path, kind: Kind) -> tuple[dict[str, Any], dict[str
         ) from problem
     if kind.mark not in metadata:
         raise FewshiftError(f"{path} is a safetensors file but no Fewshift {kind.noun}")
-    text, checksum = _described(metadata[kind.mark])
-    if checksum != _checksum(text, tensors):
-        raise FewshiftError(f"{path} is damaged, its checksum does not fit its content: get or make it again")
+    return metadata, tensors
+
+
+def _header(text: str, path: str | Path, kind: Kind) -> dict[str, Any]:
     header: dict[str, Any] = json.loads(text)
     if header["version"] != kind.version:
         newer = header["version"] > kind.version
         age, remedy = ("a newer", "update Fewshift") if newer else ("an older", "make it again")
         raise FewshiftError(f"{path} was written by {age} Fewshift ({header['written_by']}): {remedy}")
-    return header, tensors
+    return header
 
 
 def _described(entry: str) -> tuple[str, str]:

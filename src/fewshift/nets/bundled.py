@@ -1,0 +1,47 @@
+"""Kits by name: those that come with the package, and the best of them as the default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fewshift.errors import FewshiftError
+from fewshift.nets.kit import KIT, Kit, load_kit
+from fewshift.nets.tensor_file import read_header
+
+KITS = Path(__file__).parent.parent / "kits"
+
+
+def bundled_kits() -> dict[str, Path]:
+    """The kits inside the package, by name."""
+    return {path.stem: path for path in sorted(KITS.glob("*.kit"))}
+
+
+def default_kit_name() -> str:
+    """The bundled kit with the best accuracy on validation tasks, `info["validation"]["default_score"]`.
+
+    A kit that does not say its score comes after those that do.
+    """
+    kits = bundled_kits()
+    if not kits:
+        raise FewshiftError("no kit is bundled with this Fewshift: name a kit file")
+    return max(kits, key=lambda name: _score(read_header(kits[name], KIT)))
+
+
+def find_kit(name_or_path: str | None, device: torch.device | str = "cpu") -> tuple[str, Kit]:
+    """A kit and the name results give it: a file, a bundled one by its name, or None for the default."""
+    text = default_kit_name() if name_or_path is None else name_or_path
+    kits, path = bundled_kits(), Path(text)
+    if not path.is_file() and text in kits:
+        path = kits[text]
+    if not path.exists():
+        known = f"; bundled kits: {', '.join(kits)}" if kits else ""
+        raise FewshiftError(f"there is no kit {text!r}, neither a file nor a bundled one{known}")
+    return path.stem, load_kit(path, device)
+
+
+def _score(header: dict[str, Any]) -> float:
+    found = header["info"].get("validation", {}).get("default_score")
+    return float("-inf") if found is None else float(found)
