@@ -1,8 +1,10 @@
 """One method a file; each file's `build` makes it from a kit. `METHODS` is for the command line.
 
 >>> from fewshift import methods
->>> sorted(methods.METHODS)
-['gd', 'gd_tuned', 'ncc', 'pa', 'tsa', 'tsp', 'tsp_tuned', 'tsp_untrained']
+>>> methods.METHODS["tsa"] is methods.tsa
+True
+>>> methods.ABOUT["tsa"].source
+'Li et al., CVPR 2022'
 """
 
 from __future__ import annotations
@@ -10,19 +12,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from fewshift.methods.about import About
+from fewshift.methods.gd import ABOUT as GD
+from fewshift.methods.gd import ABOUT_TUNED as GD_TUNED
+from fewshift.methods.gd import ABOUT_UNTRAINED_TSP as TSP_UNTRAINED
 from fewshift.methods.gd import build as gd
 from fewshift.methods.gd import build_tuned as gd_tuned
 from fewshift.methods.gd import build_untrained_tsp as tsp_untrained
+from fewshift.methods.ncc import ABOUT as NCC
 from fewshift.methods.ncc import build as ncc
+from fewshift.methods.pa import ABOUT as PA
 from fewshift.methods.pa import build as pa
+from fewshift.methods.tsa import ABOUT as TSA
 from fewshift.methods.tsa import build as tsa
+from fewshift.methods.tsp import ABOUT as TSP
+from fewshift.methods.tsp import ABOUT_TUNED as TSP_TUNED
 from fewshift.methods.tsp import build as tsp
 from fewshift.methods.tsp import build_tuned as tsp_tuned
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.types import Method
 
-__all__ = ["METHODS", "Builder", "gd", "gd_tuned", "ncc", "pa", "tsa", "tsp", "tsp_tuned", "tsp_untrained"]
+__all__ = [
+    "ABOUT",
+    "METHODS",
+    "About",
+    "Builder",
+    "gd",
+    "gd_tuned",
+    "ncc",
+    "pa",
+    "tsa",
+    "tsp",
+    "tsp_tuned",
+    "tsp_untrained",
+]
 
 
 class Builder(Protocol):
@@ -42,4 +66,15 @@ METHODS: Mapping[str, Builder] = {
     "tsp": tsp,
     "tsp_tuned": tsp_tuned,
     "tsp_untrained": tsp_untrained,
+}
+
+ABOUT: Mapping[str, About] = {
+    "ncc": NCC,
+    "pa": PA,
+    "tsa": TSA,
+    "gd": GD,
+    "gd_tuned": GD_TUNED,
+    "tsp": TSP,
+    "tsp_tuned": TSP_TUNED,
+    "tsp_untrained": TSP_UNTRAINED,
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fewshift.core.updates import Preconditioned, site_rates
+from fewshift.methods.about import About
 from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned_rates
 from fewshift.methods.coefficients import Coefficients, no_coefficients
 from fewshift.methods.descent import adapted_by
@@ -17,6 +18,28 @@ from fewshift.nets.choice import choose_engine
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.types import Adapted, Task
+
+ABOUT = About(
+    title="plain descent on TSA's parameters, TSP with P = I",
+    source="Kang et al., AAAI 2025 (the baseline without preconditioners)",
+    fidelity="inferred",
+    moves="TSA's 17 matrices",
+    oracle=True,
+    cost="40 forward and backward passes",
+)
+ABOUT_TUNED = replace(
+    ABOUT,
+    title="plain descent at its own best rates",
+    source="this library",
+    fidelity="our own",
+    needs="a backbone, rates chosen on validation tasks",
+    trained_by="fewshift train rates --methods gd",
+)
+ABOUT_UNTRAINED_TSP = replace(
+    ABOUT,
+    title="TSP† before any meta-training, P = 1.01·I",
+    source="Kang et al., AAAI 2025 (the initial values of M)",
+)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from torch import Tensor
 from fewshift.core.descent import descend
 from fewshift.core.losses import inner_objective
 from fewshift.core.updates import Adadelta
+from fewshift.methods.about import About
 from fewshift.methods.build import coefficients_of, rate_rule
 from fewshift.methods.coefficients import Coefficients, no_coefficients
 from fewshift.methods.descent import notes
@@ -24,6 +25,15 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.types import Adapted, Labelled, Task
+
+ABOUT = About(
+    title="PA, pre-classifier alignment (URL)",
+    source="Li et al., ICCV 2021",
+    fidelity="confirmed from code",
+    moves="one square map of the features",
+    oracle=True,
+    cost="one forward pass, 40 steps on features",
+)
 
 
 @dataclass(frozen=True)

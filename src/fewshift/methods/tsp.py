@@ -17,6 +17,7 @@ from fewshift.core.precond import blend_sites
 from fewshift.core.starts import DomainStarts
 from fewshift.core.updates import Preconditioned, site_rates
 from fewshift.errors import FewshiftError
+from fewshift.methods.about import About
 from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned_rates
 from fewshift.methods.coefficients import Coefficients, named
 from fewshift.methods.descent import adapted_by
@@ -26,6 +27,23 @@ from fewshift.nets.choice import choose_engine
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.types import Adapted, Task
+
+ABOUT = About(
+    title="TSP†, task-specific preconditioned descent on TSA's parameters",
+    source="Kang et al., AAAI 2025",
+    fidelity="inferred",
+    moves="TSA's 17 matrices",
+    needs="a backbone, preconditioners, a dataset classifier",
+    trained_by="fewshift train preconditioners, fewshift train classifier",
+    oracle=True,
+    cost="one pass of the dataset classifier, 40 forward and backward passes",
+)
+ABOUT_TUNED = replace(
+    ABOUT,
+    title="TSP† at its own best rates",
+    needs="a backbone, preconditioners, a dataset classifier, rates chosen on validation tasks",
+    trained_by=f"{ABOUT.trained_by}, fewshift train rates --methods tsp",
+)
 
 
 @dataclass(frozen=True)
