@@ -75,6 +75,11 @@ OrderOption = Annotated[
     int | None,
     typer.Option(min=1, max=2, help="1: without second derivatives. 2: exact, 3 times as long."),
 ]
+InnerStepsOption = Annotated[int | None, typer.Option(min=1, help="Inner steps of a task, T.")]
+InnerRateOption = Annotated[float | None, typer.Option(help="Inner step size.")]
+InnerLastOption = Annotated[
+    float | None, typer.Option(help="Inner step size of the last map, if it has its own.")
+]
 
 
 @train.command()
@@ -158,6 +163,9 @@ def preconditioners(
     tasks_per_update: TasksOption = None,
     rate: RateOption = None,
     order: OrderOption = None,
+    inner_steps: InnerStepsOption = None,
+    inner_rate: InnerRateOption = None,
+    inner_last_rate: InnerLastOption = None,
     design: Annotated[
         str | None,
         typer.Option(help="gram, gram_only, cholesky, cholesky_identity, free, identity or low_rank."),
@@ -169,6 +177,10 @@ def preconditioners(
     train_starts: Annotated[
         bool, typer.Option("--train-starts", help="Learn each domain's starting values, too.")
     ] = False,
+    start_rate: Annotated[
+        float | None, typer.Option(help="Learning rate of the starting values (Adam).")
+    ] = None,
+    weight_decay: Annotated[float | None, typer.Option(min=0, help="Weight decay of the roots.")] = None,
     support_cap: CapOption = None,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
@@ -198,7 +210,7 @@ def preconditioners(
         resume=resume,
         exact=exact,
         quiet=quiet,
-        order=order,
+        inner={"order": order, "steps": inner_steps, "rate": inner_rate, "last_rate": inner_last_rate},
         changes={
             "updates": updates,
             "tasks_per_update": tasks_per_update,
@@ -208,6 +220,8 @@ def preconditioners(
             "rank": rank,
             "normalise": normalise,
             "train_starts": train_starts,
+            "start_rate": start_rate,
+            "weight_decay": weight_decay,
             "seed": seed,
         },
     )
@@ -233,6 +247,9 @@ def classifier(
         bool | None, typer.Option(help="Use the domain labels; without: auxiliary loss only.")
     ] = None,
     order: OrderOption = None,
+    inner_steps: InnerStepsOption = None,
+    inner_rate: InnerRateOption = None,
+    inner_last_rate: InnerLastOption = None,
     support_cap: CapOption = None,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
@@ -262,7 +279,7 @@ def classifier(
         resume=resume,
         exact=exact,
         quiet=quiet,
-        order=order,
+        inner={"order": order, "steps": inner_steps, "rate": inner_rate, "last_rate": inner_last_rate},
         changes={
             "updates": updates,
             "tasks_per_update": tasks_per_update,

@@ -39,7 +39,7 @@ S = TypeVar("S", PreconditionerSettings, ClassifierSettings)
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """The options both commands have; `changes` are those that replace a setting of the preset."""
+    """The options both commands have; `changes` and `inner` replace settings of the preset."""
 
     kit: str
     out: Path
@@ -54,7 +54,7 @@ class Wanted:
     resume: bool
     exact: bool
     quiet: bool
-    order: int | None
+    inner: Mapping[str, Any]
     changes: Mapping[str, Any]
 
 
@@ -164,8 +164,8 @@ def _with_changes(recipe: Recipe[S], wanted: Wanted) -> Recipe[S]:
     changes = dict(wanted.changes)
     if wanted.classes == "valid":
         changes |= {"split": "valid", "validation_split": "train"}
-    if wanted.order is not None:
-        changes["inner"] = replace(recipe.settings.inner, order=2 if wanted.order == 2 else 1)
+    if inner := {name: value for name, value in wanted.inner.items() if value is not None}:
+        changes["inner"] = replace(recipe.settings.inner, **inner)
     if changes.get("updates") is not None:
         changes["period"] = min(recipe.settings.period, changes["updates"])
     return changed(recipe, wanted.save_every, **changes)

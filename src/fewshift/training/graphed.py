@@ -105,7 +105,7 @@ class GraphedOneByOne:
 
     @torch.no_grad()
     def _one(self, job: Job, inner: InnerLevel, support: int, query: int) -> MetaGradient:
-        rates = dict.fromkeys(job.start, inner.rate)
+        rates = inner.rates(job.start)
         rule = Preconditioned(job.preconditioner, rates)
         step = self.engine.loaded(job.episode.task, job.start, rule, support)
         losses = step.loss.new_empty(inner.steps)
@@ -115,7 +115,7 @@ class GraphedOneByOne:
         final = {site: value.clone() for site, value in step.params.items()}
         outer = self._outer(job.episode, final, support, query)
         outer()
-        pulls = {site: -inner.rate * (outer.adjoint[site] @ step.summed[site].mT) for site in final}
+        pulls = {site: -rates[site] * (outer.adjoint[site] @ step.summed[site].mT) for site in final}
         return MetaGradient(
             loss=outer.scores[0].clone(),
             preconditioner=pulls,

@@ -90,7 +90,7 @@ def _one(
     inside: Callable[[TaskParams], Tensor],
     outside: Callable[[TaskParams], Scored],
 ) -> MetaGradient:
-    rates = dict.fromkeys(job.start, inner.rate)
+    rates = inner.rates(job.start)
     matrices, steps = job.preconditioner, inner.steps
     return meta_gradient(inside, outside, job.start, matrices, rates, steps, inner.order, exact_start=starts)
 

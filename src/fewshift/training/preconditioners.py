@@ -98,8 +98,8 @@ class PreconditionerLearner:
             )
         }
         if settings.train_starts:
-            self.optimizers["starts"] = torch.optim.SGD(
-                list(named["starts"].values()), lr=settings.start_rate, momentum=settings.momentum
+            self.optimizers["starts"] = torch.optim.Adam(
+                list(named["starts"].values()), lr=settings.start_rate
             )
 
     def update(self, step: int) -> Metrics:

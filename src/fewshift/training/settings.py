@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -51,12 +51,21 @@ class BackboneSettings:
 class InnerLevel:
     """The steps inside a task (Eq. 9 and 14), with the paper's values."""
 
-    rate: float = 0.1  # for the adapters and for the last map
+    rate: float = 0.1  # for the adapters and, unless it has its own, for the last map
     steps: int = 5
     order: Literal[1, 2] = 1
+    last_rate: float | None = None
+
+    def rates(self, sites: Iterable[str]) -> dict[str, float]:
+        """The step size of each site; the last map is the last of them."""
+        found = dict.fromkeys(sites, self.rate)
+        if self.last_rate is not None:
+            found[next(reversed(found))] = self.last_rate
+        return found
 
     def __post_init__(self) -> None:
-        if self.rate <= 0 or self.steps < 1 or self.order not in (1, 2):
+        rates = (self.rate, self.rate if self.last_rate is None else self.last_rate)
+        if min(rates) <= 0 or self.steps < 1 or self.order not in (1, 2):
             raise FewshiftError(
                 f"inner level: rate {self.rate}, steps {self.steps}, order {self.order}: "
                 "give a rate above 0, one step or more, and order 1 or 2"
@@ -81,7 +90,7 @@ class PreconditionerSettings:
         False  # give each site's gradient length 1: the outer signal is faint and short runs need more
     )
     train_starts: bool = False  # learn theta_0 of each domain, too
-    start_rate: float = 0.01
+    start_rate: float = 1e-3  # of Adam: starting values are ours, and their sites differ much in scale
     sampling: Sampling = "stratified"
     split: Split = "train"  # whose classes the tasks are made of
     validation_split: Split = "valid"
