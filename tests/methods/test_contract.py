@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from fewshift.core.precond import initial_preconditioners
+from fewshift.core.starts import DomainStarts
 from fewshift.evaluation.contract import CHECKS, check_method
 from fewshift.evaluation.tensors import tensors_of
 from fewshift.methods import METHODS
@@ -15,6 +16,7 @@ from fewshift.nets.choice import ENGINES, choose_engine
 from fewshift.nets.kit import Kit
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.presets.rates import TUNABLE
 from fewshift.types import Method
 
 DOMAINS = ("birds", "cars", "glyphs")
@@ -40,15 +42,21 @@ def tiny_kit() -> Kit:
         backbone,
         preconditioners=learned,
         classifier=DatasetClassifier(len(DOMAINS), width=4).eval().requires_grad_(False),
-        info={"rates": {"gd": rates, "tsp": rates}},
+        starts=DomainStarts(
+            DOMAINS,
+            {site: v + 0.01 * torch.randn(3, *v.shape) for site, v in backbone.init().items()},
+        ),
+        info={"rates": dict.fromkeys(TUNABLE, rates)},
     )
 
 
 def in_double(kit: Kit) -> Kit:
     assert kit.preconditioners is not None
+    assert kit.starts is not None
     return kit.with_(
         backbone=kit.backbone.to(dtype=torch.float64),
         preconditioners=kit.preconditioners.to("cpu", torch.float64),
+        starts=kit.starts.to("cpu", torch.float64),
         classifier=copy.deepcopy(kit.classifier).double(),
     )
 
@@ -65,7 +73,7 @@ def test_every_method_keeps_the_contract(tiny_kit: Kit, name: str) -> None:
     assert len(check_method(few_steps(method), tolerance=1e-3).checks) == len(CHECKS) == 15
 
 
-@pytest.mark.parametrize("name", ["ncc", "pa", "tsa", "gd", "tsp"])
+@pytest.mark.parametrize("name", ["ncc", "pa", "tsa", "gd", "tsp", "tsp_start"])
 def test_and_to_many_digits_without_the_oracle(tiny_kit: Kit, name: str) -> None:
     kit = in_double(tiny_kit)
     method = few_steps(METHODS[name](kit, choose_engine(kit.backbone, "plain"), False))

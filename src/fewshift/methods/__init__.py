@@ -24,11 +24,21 @@ from fewshift.methods.ncc import build as ncc
 from fewshift.methods.pa import ABOUT as PA
 from fewshift.methods.pa import build as pa
 from fewshift.methods.tsa import ABOUT as TSA
+from fewshift.methods.tsa import ABOUT_TUNED as TSA_TUNED
 from fewshift.methods.tsa import build as tsa
+from fewshift.methods.tsa import build_tuned as tsa_tuned
 from fewshift.methods.tsp import ABOUT as TSP
 from fewshift.methods.tsp import ABOUT_TUNED as TSP_TUNED
 from fewshift.methods.tsp import build as tsp
 from fewshift.methods.tsp import build_tuned as tsp_tuned
+from fewshift.methods.tsp_start import ABOUT as TSP_START
+from fewshift.methods.tsp_start import ABOUT_ALONE as START
+from fewshift.methods.tsp_start import ABOUT_ALONE_TUNED as START_TUNED
+from fewshift.methods.tsp_start import ABOUT_TUNED as TSP_START_TUNED
+from fewshift.methods.tsp_start import build as tsp_start
+from fewshift.methods.tsp_start import build_alone as start
+from fewshift.methods.tsp_start import build_alone_tuned as start_tuned
+from fewshift.methods.tsp_start import build_tuned as tsp_start_tuned
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.types import Method
@@ -42,8 +52,13 @@ __all__ = [
     "gd_tuned",
     "ncc",
     "pa",
+    "start",
+    "start_tuned",
     "tsa",
+    "tsa_tuned",
     "tsp",
+    "tsp_start",
+    "tsp_start_tuned",
     "tsp_tuned",
     "tsp_untrained",
 ]
@@ -61,20 +76,30 @@ METHODS: Mapping[str, Builder] = {
     "ncc": ncc,
     "pa": pa,
     "tsa": tsa,
+    "tsa_tuned": tsa_tuned,
     "gd": gd,
     "gd_tuned": gd_tuned,
     "tsp": tsp,
     "tsp_tuned": tsp_tuned,
     "tsp_untrained": tsp_untrained,
+    "start": start,
+    "start_tuned": start_tuned,
+    "tsp_start": tsp_start,
+    "tsp_start_tuned": tsp_start_tuned,
 }
 
 ABOUT: Mapping[str, About] = {
     "ncc": NCC,
     "pa": PA,
     "tsa": TSA,
+    "tsa_tuned": TSA_TUNED,
     "gd": GD,
     "gd_tuned": GD_TUNED,
     "tsp": TSP,
     "tsp_tuned": TSP_TUNED,
     "tsp_untrained": TSP_UNTRAINED,
+    "start": START,
+    "start_tuned": START_TUNED,
+    "tsp_start": TSP_START,
+    "tsp_start_tuned": TSP_START_TUNED,
 }

@@ -7,11 +7,11 @@ evaluation mode.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fewshift.core.updates import Adadelta, site_rates
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_of, rate_rule
+from fewshift.methods.build import coefficients_of, rate_rule, tuned_rates
 from fewshift.methods.coefficients import Coefficients, no_coefficients
 from fewshift.methods.descent import adapted_by
 from fewshift.methods.rates import TSA_RATES, RateRule
@@ -28,6 +28,12 @@ ABOUT = About(
     moves="an adapter beside each 3x3 convolution and the last map (17 matrices)",
     oracle=True,
     cost="40 forward and backward passes",
+)
+ABOUT_TUNED = replace(
+    ABOUT,
+    title="TSA at its own best rates",
+    needs="a backbone, rates chosen on validation tasks",
+    trained_by="fewshift train rates --methods tsa",
 )
 
 
@@ -54,3 +60,9 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSp
     """TSA on a kit's backbone."""
     engine = engine or choose_engine(kit.backbone)
     return TaskSpecificAdapters(engine, rate_rule(kit, TSA_RATES, oracle), coefficients_of(kit))
+
+
+def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificAdapters:
+    """TSA at its own best rates on validation tasks."""
+    rule = rate_rule(kit, tuned_rates(kit, "tsa"), oracle)
+    return replace(build(kit, engine, oracle), rates=rule, name="tsa_tuned")

@@ -48,11 +48,11 @@ ABOUT_TUNED = replace(
 
 @dataclass(frozen=True)
 class TaskSpecificPreconditioning:
-    """Descent with a blend of learned preconditioners, from a blend of learned starts where there are any."""
+    """Descent with a blend of learned preconditioners, or from a blend of learned starts, or both."""
 
     engine: Engine
     domains: tuple[str, ...]
-    matrices: Mapping[str, Tensor]  # P_1 .. P_K: site -> (K, m, m), made once for all tasks
+    matrices: Mapping[str, Tensor] | None  # P_1 .. P_K: site -> (K, m, m), made once; None: P = I
     coefficients: Coefficients
     starts: DomainStarts | None = None  # None: TSA's starting values for every domain
     rates: RateRule = TSP_RATES
@@ -65,16 +65,19 @@ class TaskSpecificPreconditioning:
         task = checked(task)
         coefficients = self.coefficients(task.support.images)
         if coefficients is None:
-            raise FewshiftError("tsp needs a kit with a dataset classifier: run fewshift train classifier")
+            raise FewshiftError(
+                f"{self.name} needs a kit with a dataset classifier: run fewshift train classifier"
+            )
         chosen = self.rates(task, coefficients)
         start = self.starts.blend(coefficients) if self.starts else self.engine.backbone.init()
-        update = Preconditioned(blend_sites(coefficients, self.matrices), site_rates(start, *chosen.rates))
+        matrix = None if self.matrices is None else blend_sites(coefficients, self.matrices)
+        update = Preconditioned(matrix, site_rates(start, *chosen.rates))
         shares = named(coefficients, self.domains)
         return adapted_by(self.engine, task, start, update, self.steps, chosen, coefficients=shares)
 
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
-    """TSP† at the paper's rates."""
+    """TSP† at the paper's rates, from TSA's starting values even where the kit has learned ones."""
     if kit.preconditioners is None:
         raise FewshiftError("tsp needs a kit with preconditioners: run fewshift train preconditioners")
     return TaskSpecificPreconditioning(
@@ -82,8 +85,7 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSp
         kit.preconditioners.domains,
         kit.preconditioners.matrices(),
         coefficients_of(kit),
-        kit.starts,
-        rate_rule(kit, published_rates(kit), oracle),
+        rates=rate_rule(kit, published_rates(kit), oracle),
     )
 
 

@@ -22,7 +22,7 @@ from fewshift.progress import Track, silent
 from fewshift.types import Episode
 
 LazyEpisode: TypeAlias = Callable[[], Episode]  # read when needed: a task may be 50 MB of pixels
-TUNABLE = ("pa", "tsa", "gd", "tsp")
+TUNABLE = ("pa", "tsa", "gd", "tsp", "start", "tsp_start")
 
 
 @dataclass(frozen=True, kw_only=True)

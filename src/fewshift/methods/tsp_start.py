@@ -1,0 +1,87 @@
+"""TSP from learned starting values: θ_0 = Σ p_k θ_0^k, blended by the same coefficients as P.
+
+Our own extension of the paper. Algorithm 1 learns θ_0^k of every site beside M_k from the same tasks
+(`fewshift train preconditioners --train-starts`), and a task starts from their blend instead of TSA's values.
+`start` is the same with P = I, so that the two parts can be told apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fewshift.core.starts import DomainStarts
+from fewshift.errors import FewshiftError
+from fewshift.methods.about import About
+from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned_rates
+from fewshift.methods.tsp import ABOUT as TSP
+from fewshift.methods.tsp import TaskSpecificPreconditioning
+from fewshift.methods.tsp import build as build_tsp
+from fewshift.nets.choice import choose_engine
+from fewshift.nets.engine import Engine
+from fewshift.nets.kit import Kit
+
+ABOUT = About(
+    title="TSP† from learned starting values",
+    source="Fewshift",
+    fidelity="our own",
+    moves=TSP.moves,
+    needs="a backbone, preconditioners, starting values, a dataset classifier",
+    trained_by="fewshift train preconditioners --train-starts, fewshift train classifier",
+    oracle=True,
+    cost=TSP.cost,
+)
+ABOUT_TUNED = replace(
+    ABOUT,
+    title=f"{ABOUT.title}, at its own best rates",
+    trained_by=f"{ABOUT.trained_by}, fewshift train rates --methods tsp_start",
+)
+ABOUT_ALONE = replace(
+    ABOUT,
+    title="Plain descent from learned starting values",
+    needs="a backbone, starting values, a dataset classifier",
+)
+ABOUT_ALONE_TUNED = replace(
+    ABOUT_ALONE,
+    title=f"{ABOUT_ALONE.title}, at its own best rates",
+    trained_by=f"{ABOUT.trained_by}, fewshift train rates --methods start",
+)
+
+
+def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
+    """Both learned parts, at the paper's rates."""
+    return replace(build_tsp(kit, engine, oracle), starts=_starts(kit), name="tsp_start")
+
+
+def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
+    """Both learned parts, at the best rates on validation tasks."""
+    rule = rate_rule(kit, tuned_rates(kit, "tsp_start"), oracle)
+    return replace(build(kit, engine, oracle), rates=rule, name="tsp_start_tuned")
+
+
+def build_alone(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
+    """Learned starting values and P = I, at the paper's rates."""
+    return TaskSpecificPreconditioning(
+        engine or choose_engine(kit.backbone),
+        kit.domains,
+        None,
+        coefficients_of(kit),
+        _starts(kit),
+        rate_rule(kit, published_rates(kit), oracle),
+        name="start",
+    )
+
+
+def build_alone_tuned(
+    kit: Kit, engine: Engine | None = None, oracle: bool = True
+) -> TaskSpecificPreconditioning:
+    """Learned starting values and P = I, at the best rates on validation tasks."""
+    rule = rate_rule(kit, tuned_rates(kit, "start"), oracle)
+    return replace(build_alone(kit, engine, oracle), rates=rule, name="start_tuned")
+
+
+def _starts(kit: Kit) -> DomainStarts:
+    if kit.starts is None:
+        raise FewshiftError(
+            "the kit has no starting values: run fewshift train preconditioners --train-starts"
+        )
+    return kit.starts

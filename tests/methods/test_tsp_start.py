@@ -1,0 +1,72 @@
+"""What the learned parts do apart and together."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fewshift.core.precond import initial_preconditioners
+from fewshift.core.starts import DomainStarts, shared_start
+from fewshift.errors import FewshiftError
+from fewshift.methods import METHODS
+from fewshift.nets.backbone import freeze
+from fewshift.nets.kit import Kit
+from fewshift.nets.resnet import ResNet18
+from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.types import Labelled, Task
+
+DOMAINS = ("birds", "cars")
+
+
+@pytest.fixture(scope="module")
+def kit() -> Kit:
+    torch.manual_seed(1)
+    backbone = freeze(ResNet18(width=4))
+    sizes = {site: len(value) for site, value in backbone.init().items()}
+    return Kit(
+        backbone,
+        preconditioners=initial_preconditioners(DOMAINS, sizes, scale=0.3),
+        starts=shared_start(DOMAINS, backbone.init()),
+        classifier=DatasetClassifier(2, width=4).eval().requires_grad_(False),
+    )
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    torch.manual_seed(2)
+    return Task(Labelled(torch.randn(6, 3, 28, 28), torch.tensor([0, 0, 1, 1, 2, 2])), way=3)
+
+
+def logits(kit: Kit, name: str, task: Task) -> torch.Tensor:
+    method = replace(METHODS[name](kit, oracle=False), steps=3)  # type: ignore[type-var]
+    return method.adapt(task)(task.support.images)
+
+
+def moved(kit: Kit) -> Kit:
+    assert kit.starts is not None
+    values = {site: v + 0.05 * torch.randn_like(v) for site, v in kit.starts.values.items()}
+    return kit.with_(starts=DomainStarts(DOMAINS, values))
+
+
+def test_shared_starts_change_nothing(kit: Kit, task: Task) -> None:
+    torch.testing.assert_close(logits(kit, "tsp_start", task), logits(kit, "tsp", task))
+    torch.testing.assert_close(logits(kit, "start", task), logits(kit, "gd", task))
+
+
+def test_tsp_stays_the_paper_s_where_a_kit_has_starts(kit: Kit, task: Task) -> None:
+    other = moved(kit)
+    assert torch.equal(logits(other, "tsp", task), logits(kit, "tsp", task))
+    assert not torch.allclose(logits(other, "tsp_start", task), logits(kit, "tsp_start", task))
+    assert not torch.allclose(logits(other, "start", task), logits(other, "tsp_start", task))
+
+
+def test_a_one_hot_coefficient_starts_at_that_domain_s_values(kit: Kit) -> None:
+    starts = moved(kit).starts
+    assert starts is not None
+    for site, value in starts.blend(torch.tensor([0.0, 1.0])).items():
+        torch.testing.assert_close(value, starts.of("cars")[site])
+
+
+def test_a_kit_without_starts_names_the_command(kit: Kit) -> None:
+    with pytest.raises(FewshiftError, match="train preconditioners --train-starts"):
+        METHODS["tsp_start"](kit.with_(starts=None))
