@@ -1,0 +1,73 @@
+"""The options that several train commands have, with one help text each."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Preset(str, Enum):
+    """Which settings to start from."""
+
+    paper = "paper"
+    quick = "quick"
+
+
+class Classes(str, Enum):
+    """Whose classes meta-training makes its tasks of."""
+
+    train = "train"
+    valid = "valid"
+    held_out = "held-out"
+
+
+class Precision(str, Enum):
+    """How activations are computed; weights are always float32."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+
+
+OutOption = Annotated[
+    Path, typer.Option(help="The kit to write (NAME.kit; its run goes to NAME.run), or the run's folder.")
+]
+RecordsOption = Annotated[Path | None, typer.Option(help="A folder of converted domains.")]
+SuiteOption = Annotated[str | None, typer.Option(help="A suite by name; see `fewshift data list`.")]
+DomainsOption = Annotated[
+    str | None, typer.Option(help="Names with commas. Default: all seen domains with TRAIN classes.")
+]
+PresetOption = Annotated[Preset, typer.Option(help="paper: as published. quick: minutes on a CPU.")]
+UpdatesOption = Annotated[int | None, typer.Option(min=1, help="Optimizer steps, if not the preset's.")]
+RateOption = Annotated[float | None, typer.Option(help="Step size, if not the preset's.")]
+SeedOption = Annotated[int, typer.Option(help="Decides weights, tasks and images: same seed, same run.")]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
+ValidationOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="VALID tasks a domain, if not the preset's; 0: the last state counts."),
+]
+SaveOption = Annotated[int | None, typer.Option(min=1, help="Updates between saved states.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")]
+ExactOption = Annotated[
+    bool, typer.Option("--exact", help="On a GPU: only algorithms that repeat to the bit. A CPU always does.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No bars.")]
+KitOption = Annotated[str, typer.Option(help="The kit to start from: a file, or a bundled kit's name.")]
+ClassesOption = Annotated[
+    Classes, typer.Option(help="Tasks of TRAIN or VALID classes, or of those held out from the backbone.")
+]
+TasksOption = Annotated[int | None, typer.Option(min=1, help="Tasks an update, if not the preset's.")]
+CapOption = Annotated[
+    int | None, typer.Option(min=50, help="At most so many support images a task: cheaper, and reported.")
+]
+OrderOption = Annotated[
+    int | None,
+    typer.Option(min=1, max=2, help="1: without second derivatives. 2: exact, 3 times as long."),
+]
+InnerStepsOption = Annotated[int | None, typer.Option(min=1, help="Inner steps of a task, T.")]
+InnerRateOption = Annotated[float | None, typer.Option(help="Inner step size.")]
+InnerLastOption = Annotated[
+    float | None, typer.Option(help="Inner step size of the last map, if it has its own.")
+]
