@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -66,6 +65,12 @@ def backbone(
     flip: Annotated[
         bool, typer.Option("--flip", help="Mirror images at random; not in the protocol.")
     ] = False,
+    never_mirrored: Annotated[
+        str | None, typer.Option(help="Domains that --flip leaves alone (letters, digits), with commas.")
+    ] = None,
+    zoom: Annotated[
+        float, typer.Option(min=0, max=0.9, help="Enlarge windows with sides of at least 1 less this.")
+    ] = 0.0,
     precision: Annotated[
         Precision, typer.Option(help="bfloat16 is faster on recent GPUs.")
     ] = Precision.float32,
@@ -101,6 +106,8 @@ def backbone(
             teachers=teacher or [],
             hold_out=hold_out,
             flip=flip,
+            never_mirrored=never_mirrored,
+            zoom=zoom,
             precision=precision.value,
             seed=seed,
             device=device,
