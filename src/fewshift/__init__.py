@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fewshift.data.protocol import FIVE_SHOT, ONE_SHOT, VARYING, Protocol
     from fewshift.data.suites import Suite, open_suite
     from fewshift.errors import FewshiftError
+    from fewshift.estimator.classifier import FewShotClassifier
+    from fewshift.estimator.saved import load
     from fewshift.evaluation.evaluate import evaluate
     from fewshift.evaluation.pixel_rule import pixel_rule
     from fewshift.nets.kit import Kit, load_kit, save_kit
@@ -31,6 +33,7 @@ _HOMES = {
     "VARYING": "fewshift.data.protocol",
     "Adapted": "fewshift.types",
     "Episode": "fewshift.types",
+    "FewShotClassifier": "fewshift.estimator.classifier",
     "FewshiftError": "fewshift.errors",
     "Kit": "fewshift.nets.kit",
     "Labelled": "fewshift.types",
@@ -40,6 +43,7 @@ _HOMES = {
     "Task": "fewshift.types",
     "episodes": "fewshift.data.episodes",
     "evaluate": "fewshift.evaluation.evaluate",
+    "load": "fewshift.estimator.saved",
     "load_kit": "fewshift.nets.kit",
     "open_suite": "fewshift.data.suites",
     "pixel_rule": "fewshift.evaluation.pixel_rule",
@@ -52,6 +56,7 @@ __all__ = [
     "VARYING",
     "Adapted",
     "Episode",
+    "FewShotClassifier",
     "FewshiftError",
     "Kit",
     "Labelled",
@@ -61,6 +66,7 @@ __all__ = [
     "Task",
     "episodes",
     "evaluate",
+    "load",
     "load_kit",
     "methods",
     "open_suite",

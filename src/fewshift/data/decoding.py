@@ -46,6 +46,19 @@ def decode(encoded: bytes, where: str, *, upright: bool = True) -> Pixels:
         ) from problem
 
 
+def from_picture(picture: Image.Image, where: str) -> Pixels:
+    """A picture that Pillow has opened, as RGB and upright; the caller's own object stays as it is."""
+    _check_size(picture.size, where)
+    try:
+        return np.array(_to_rgb(_turned_upright(picture)))
+    except Exception as problem:  # a lazily opened file may turn out damaged, or be closed
+        what = str(problem).strip() or type(problem).__name__
+        raise DataError(
+            f"{where}: the picture is damaged or cut short ({what}): "
+            "copy it again from its source or take it out"
+        ) from problem
+
+
 def open_picture(encoded: bytes, where: str) -> Image.Image:
     """The picture with its header read and its size checked, and no pixel decoded."""
     opener = _opener(encoded)

@@ -1,0 +1,139 @@
+"""Anything a user calls images, read one by one into what the network takes.
+
+A picture is prepared as soon as it is decoded, so that memory does not grow with the size of photographs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from fewshift.data.arrays import as_pixels
+from fewshift.data.class_split import check_names
+from fewshift.data.decoding import decode, from_picture
+from fewshift.data.domain import Pixels
+from fewshift.data.folder import SUFFIXES, list_folder, read_image
+from fewshift.data.pixels import PixelRule, prepare
+from fewshift.errors import DataError, FewshiftError
+from fewshift.progress import Track, silent
+
+Images: TypeAlias = Any  # a folder, a path, a picture, an array or tensor of four dimensions, a list of these
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Images as the network reads them, and what errors and hints call each."""
+
+    images: Tensor  # (n, 3, size, size) float32, on the CPU
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def folder_items(folder: str | os.PathLike[str]) -> tuple[list[Path], list[str]]:
+    """The image files of a folder with a folder a class, and the class of each."""
+    path = Path(folder)
+    found = list_folder(path)
+    check_names(list(found.classes), str(path))
+    for name, files in found.classes.items():
+        if not files:
+            raise DataError(f"{path}: the class {name!r} has no image: add some or take the folder out")
+    pairs = [(file, name) for name, files in found.classes.items() for file in files]
+    return [file for file, _ in pairs], [name for _, name in pairs]
+
+
+def items_of(images: Images) -> Sequence[Any]:
+    """The single images in what the user gave."""
+    if isinstance(images, str | os.PathLike):
+        path = Path(images)
+        return _files_under(path) if path.is_dir() else [path]
+    if isinstance(images, Image.Image | bytes):
+        return [images]
+    if isinstance(images, np.ndarray | Tensor) or hasattr(images, "__array_interface__"):
+        return _of_array(images)
+    if isinstance(images, Iterable):
+        return list(images)
+    raise FewshiftError(
+        f"the images are of type {type(images).__name__}: "
+        "give a folder, or a list of paths, pictures or arrays"
+    )
+
+
+def read(
+    items: Sequence[Any], rule: PixelRule, track: Track = silent, label: str = "reading images"
+) -> Prepared:
+    """All images by the rule that the backbone was trained with."""
+    names = tuple(name_of(item, place) for place, item in enumerate(items))
+    if not names:
+        raise FewshiftError("there are no images: give at least one")
+    out = torch.empty(len(names), 3, rule.size, rule.size)
+    pixels = (pixels_of(item, name) for item, name in zip(items, names, strict=True))
+    for place, image in enumerate(track(pixels, label=label, total=len(names))):
+        out[place] = prepare([image], rule)[0]
+    return Prepared(out, names)
+
+
+def pixels_of(item: Any, name: str) -> Pixels:
+    """One image as 8-bit pixels, upright and in RGB."""
+    if isinstance(item, str | os.PathLike):
+        return read_image(Path(item))
+    if isinstance(item, bytes):
+        return decode(item, name)
+    if isinstance(item, Image.Image):
+        return from_picture(item, name)
+    if isinstance(item, Tensor):
+        return as_pixels(item.detach().cpu(), name)
+    if isinstance(item, np.ndarray):
+        return as_pixels(item, name)
+    raise FewshiftError(
+        f"{name} is of type {type(item).__name__}: give a path, a picture, an array or a tensor"
+    )
+
+
+def name_of(item: Any, place: int) -> str:
+    """The path of a file; the number of anything else."""
+    if isinstance(item, str | os.PathLike):
+        return os.fspath(item) if isinstance(item, str) else str(item)
+    return f"image {place}"
+
+
+def _of_array(images: Any) -> Sequence[Any]:
+    shape = tuple(images.shape)
+    if len(shape) == 4:
+        return [images[place] for place in range(shape[0])]
+    if len(shape) == 1 and not isinstance(images, Tensor) and np.asarray(images).dtype.kind in "OUS":
+        return list(np.asarray(images).tolist())  # a column of paths or pictures
+    remedy = {
+        2: "rows of numbers are no images, reshape each row to its height, width and channels",
+        3: "one image must stand in a list, and grey images need an axis for their channel",
+    }.get(len(shape), "it needs four axes")
+    raise FewshiftError(
+        f"the array of images has shape {shape}: {remedy}; "
+        "give (n, height, width, 3) or (n, 3, height, width)"
+    )
+
+
+def _files_under(folder: Path) -> list[Path]:
+    found = list(_walk(folder))
+    if not found:
+        raise DataError(f"{folder}: there are no images in this folder: give one with image files")
+    return found
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for entry in sorted(folder.iterdir(), key=lambda path: path.name):
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _walk(entry)
+        elif entry.suffix.lower() in SUFFIXES and entry.is_file():
+            yield entry

@@ -1,0 +1,66 @@
+"""Labels of any hashable kind to class numbers and back."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fewshift.errors import FewshiftError
+
+
+def as_labels(labels: Any) -> list[Hashable]:
+    """The labels one by one, as Python has them; arrays, tensors and columns of tables are taken apart."""
+    if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
+        raise FewshiftError(f"the labels are {labels!r}: give a list with one label an image")
+    values = labels.tolist() if hasattr(labels, "tolist") else list(labels)
+    if not isinstance(values, list):  # an array without a dimension
+        raise FewshiftError(f"the labels are {labels!r}: give a list with one label an image")
+    for place, value in enumerate(values):
+        _check(value, place)
+    return values
+
+
+def encode(values: Sequence[Hashable]) -> tuple[NDArray[Any], list[int]]:
+    """(classes, the class number of every label).
+
+    Classes are in order of size where their kind has one, as in scikit-learn, and of appearance otherwise.
+    """
+    distinct: dict[Hashable, Hashable] = {}
+    for value in values:
+        first = distinct.setdefault(value, value)
+        if type(first) is not type(value):
+            raise FewshiftError(
+                f"the labels {first!r} and {value!r} are equal for Python: make all labels of one kind"
+            )
+    order = list(distinct)
+    if len({type(value) for value in order}) == 1 and isinstance(order[0], str | int | float):
+        order = sorted(order)  # type: ignore[type-var]
+    places = {value: number for number, value in enumerate(order)}
+    return class_array(order), [places[value] for value in values]
+
+
+def class_array(order: Sequence[Hashable]) -> NDArray[Any]:
+    """The classes as scikit-learn keeps them; kinds that an array would change stay Python objects."""
+    kinds = {type(value) for value in order}
+    if len(kinds) == 1 and kinds <= {str, int, float, bool}:
+        found = np.array(order)
+        if found.tolist() == list(order):  # a text that ends in a zero byte, or a very large number, does not
+            return found
+    found = np.empty(len(order), dtype=object)
+    for place, value in enumerate(order):
+        found[place] = value
+    return found
+
+
+def _check(value: Any, place: int) -> None:
+    try:
+        hash(value)
+    except TypeError:
+        raise FewshiftError(
+            f"label {place} is {value!r}, which cannot name a class: give texts, numbers or tuples of these"
+        ) from None
+    if value != value:
+        raise FewshiftError(f"label {place} is not a number (NaN): every image needs a label")
