@@ -1,0 +1,87 @@
+"""A kit from which every method can be built: a narrow network, small random values for all that is learned.
+
+A method that learns something adds one function here that puts it into the kit, by its own initialiser, and
+names it in `FILLERS`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from fewshift.core.precond import initial_preconditioners
+from fewshift.core.starts import DomainStarts
+from fewshift.nets.backbone import freeze
+from fewshift.nets.kit import Kit, Part
+from fewshift.nets.resnet import ResNet18
+from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.presets.rates import TUNABLE
+
+DOMAINS = ("birds", "cars", "glyphs")
+
+
+def bare_kit() -> Kit:
+    """Random weights and random batch statistics; nothing is learned for it."""
+    net = ResNet18(width=4)
+    for module in net.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.running_mean.normal_(0, 0.1)
+            module.running_var.uniform_(0.8, 1.2)
+    return Kit(freeze(net), domains=DOMAINS)
+
+
+def with_preconditioners(kit: Kit) -> Kit:
+    sizes = {site: value.shape[0] for site, value in kit.backbone.init().items()}
+    learned = initial_preconditioners(DOMAINS, sizes)
+    roots = {site: root + 0.05 * torch.randn_like(root) for site, root in learned.roots.items()}
+    return kit.with_(preconditioners=replace(learned, roots=roots))
+
+
+def with_starts(kit: Kit) -> Kit:
+    values = {site: v + 0.01 * torch.randn(3, *v.shape) for site, v in kit.backbone.init().items()}
+    return kit.with_(starts=DomainStarts(DOMAINS, values))
+
+
+def with_classifier(kit: Kit) -> Kit:
+    return kit.with_(classifier=DatasetClassifier(len(DOMAINS), width=4).eval().requires_grad_(False))
+
+
+def with_rates(kit: Kit) -> Kit:
+    rates = {"seen": [0.05, 0.3], "unseen": [0.25, 0.05]}
+    return kit.with_(info={**kit.info, "rates": dict.fromkeys(TUNABLE, rates)})
+
+
+FILLERS: tuple[Callable[[Kit], Kit], ...] = (
+    with_preconditioners,
+    with_starts,
+    with_classifier,
+    with_rates,
+)
+
+
+def full_kit() -> Kit:
+    """The bare kit after every filler; the same one each time."""
+    torch.manual_seed(0)
+    kit = bare_kit()
+    for fill in FILLERS:
+        kit = fill(kit)
+    return kit
+
+
+def in_double(kit: Kit) -> Kit:
+    """The same kit in float64, with all that methods learned for it."""
+    return kit.with_(
+        backbone=kit.backbone.to(dtype=torch.float64),
+        preconditioners=kit.preconditioners and kit.preconditioners.to("cpu", torch.float64),
+        starts=kit.starts and kit.starts.to("cpu", torch.float64),
+        classifier=kit.classifier and copy.deepcopy(kit.classifier).double(),
+        parts={name: _part_in_double(part) for name, part in kit.parts.items()},
+    )
+
+
+def _part_in_double(part: Part) -> Part:
+    floats = {n: t.double() if t.is_floating_point() else t for n, t in part.tensors.items()}
+    return replace(part, tensors=floats)
