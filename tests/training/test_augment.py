@@ -11,7 +11,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fewshift.errors import FewshiftError
-from fewshift.training.augment import NONE, Augmentation, Draws, augment, crop, draw, saturate, turn_hue
+from fewshift.training.augment import (
+    NONE,
+    Augmentation,
+    Draws,
+    augment,
+    crop,
+    draw,
+    enlarge,
+    saturate,
+    turn_hue,
+)
 
 
 def levels(count: int = 4, size: int = 12, seed: int = 0) -> Tensor:
@@ -69,7 +79,11 @@ def test_crops_come_out_of_a_mirrored_border() -> None:
 
 def test_the_order_is_colour_then_range_then_crop() -> None:
     augmentation = Augmentation(brightness=0, saturation=0, hue=0, pad=0)
-    draws = Draws(np.tile(np.float32([0, 1, 1.2, 0]), (4, 1)), np.zeros((4, 3), np.int64))
+    draws = Draws(
+        np.tile(np.float32([0, 1, 1.2, 0]), (4, 1)),
+        np.zeros((4, 3), np.int64),
+        np.tile(np.float32([1, 1, 0, 0]), (4, 1)),
+    )
     images = levels().float()
     mean = images.mean(dim=(2, 3), keepdim=True)
     wanted = ((images - mean) * 1.2 + mean) * 2 / 255 - 1
@@ -101,3 +115,35 @@ def test_impossible_ranges_are_refused() -> None:
         Augmentation(hue=-1)
     with pytest.raises(FewshiftError, match="a border of 12 pixels"):
         crop(torch.zeros(1, 3, 12, 12), torch.zeros(1, 3, dtype=torch.int64), 12)
+
+
+def test_a_whole_window_enlarges_nothing_and_a_quarter_is_stretched() -> None:
+    images = torch.rand(2, 3, 8, 8)
+    whole = torch.tensor([[1.0, 1, 0, 0]]).expand(2, 4)
+    torch.testing.assert_close(enlarge(images, whole), images, atol=1e-5, rtol=0)
+    left_half = torch.tensor([[1.0, 0.5, 0, -0.5]]).expand(2, 4)
+    wanted = torch.nn.functional.interpolate(images, size=(8, 16), mode="bilinear")[..., :7]
+    torch.testing.assert_close(enlarge(images, left_half)[..., :7], wanted, atol=1e-5, rtol=0)
+
+
+def test_windows_stay_inside_the_image() -> None:
+    window = draw(Augmentation(zoom=0.6), 500, np.random.default_rng(0)).window
+    sides, centres = window[:, :2], window[:, 2:]
+    assert sides.min() >= 0.4
+    assert sides.max() <= 1
+    assert np.all(np.abs(centres) + sides <= 1 + 1e-6)
+
+
+def test_letters_keep_their_sides() -> None:
+    draws = draw(Augmentation(flip=True), 100, np.random.default_rng(0))
+    kept = np.arange(100) < 50
+    found = draws.unmirrored(kept).place
+    assert not found[:50, 2].any()
+    assert np.array_equal(found[50:], draws.place[50:])
+    assert np.array_equal(found[:, :2], draws.place[:, :2])
+
+
+def test_zoom_leaves_what_else_is_drawn_as_it_was() -> None:
+    plain, zoomed = (draw(Augmentation(zoom=z), 20, np.random.default_rng(3)) for z in (0.0, 0.5))
+    assert np.array_equal(plain.colour, zoomed.colour)
+    assert np.array_equal(plain.place, zoomed.place)

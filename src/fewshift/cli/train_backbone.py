@@ -36,6 +36,8 @@ class Wanted:
     teachers: list[str]
     hold_out: float
     flip: bool
+    never_mirrored: str | None
+    zoom: float
     precision: str
     seed: int
     device: str
@@ -73,7 +75,9 @@ def run(wanted: Wanted) -> None:
             settings = replace(settings, period=min(settings.period, wanted.updates))
         size = wanted.image_size or (QUICK_SIZE if quick else 84)
         pad = min(settings.augmentation.pad, size // 8)
-        settings = replace(settings, augmentation=replace(settings.augmentation, pad=pad, flip=wanted.flip))
+        varied = replace(settings.augmentation, pad=pad, flip=wanted.flip, zoom=wanted.zoom)
+        letters = tuple(words(wanted.never_mirrored))
+        settings = replace(settings, augmentation=varied, never_mirrored=letters)
         rule = rule_for(size)
         held = {d.name: resident(d, rule, device, ("train", "valid"), track) for d in domains}
         protocol = QUICK_TASKS if quick else VARYING

@@ -2,15 +2,16 @@
 
 The order is the published one: brightness, saturation, contrast, hue on the scale [0, 255], then [-1, 1],
 then a crop out of a mirrored border. Nothing is clipped. All random numbers are drawn on the host from an
-address, so every device sees the same images.
+address, so every device sees the same images. `zoom` and `flip` are ours, for domains of few images.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -20,7 +21,7 @@ from fewshift.errors import FewshiftError
 
 @dataclass(frozen=True, kw_only=True)
 class Augmentation:
-    """The ranges. The defaults are the published ones for 84-pixel images; `flip` is not among them."""
+    """The ranges. The defaults are the published ones for 84-pixel images, without zoom or flip."""
 
     brightness: float = 0.125  # added, on the scale [0, 255]: as published, and practically nothing
     saturation: float = 0.2  # factor in 1 ± this
@@ -28,8 +29,11 @@ class Augmentation:
     hue: float = 0.03  # shift in ± this of the full circle
     pad: int = 8  # pixels of mirrored border that a crop may reach into
     flip: bool = False  # mirror left and right half of the time
+    zoom: float = 0.0  # enlarge a window whose sides are at least 1 - this of the image's
 
     def __post_init__(self) -> None:
+        if not 0 <= self.zoom < 1:
+            raise FewshiftError(f"augmentation: zoom is {self.zoom}: give 0 or more and less than 1")
         for name in ("brightness", "saturation", "contrast", "hue", "pad"):
             if getattr(self, name) < 0:
                 raise FewshiftError(f"augmentation: {name} is {getattr(self, name)}: give 0 or more")
@@ -44,10 +48,15 @@ class Draws:
 
     colour: NDArray[np.float32]  # (n, 4): brightness, saturation, contrast, hue
     place: NDArray[np.int64]  # (n, 3): top, left, mirrored?
+    window: NDArray[np.float32]  # (n, 4): height, width, and the centre's y and x; in halves of the image
 
     def of(self, places: NDArray[np.int64]) -> Draws:
         """Those of some images."""
-        return Draws(self.colour[places], self.place[places])
+        return Draws(self.colour[places], self.place[places], self.window[places])
+
+    def unmirrored(self, kept: NDArray[np.bool_]) -> Draws:  # (n,)
+        """The same, but these images keep their sides: a mirrored letter is another letter."""
+        return replace(self, place=np.where(kept[:, None] & (np.arange(3) == 2), 0, self.place))
 
 
 def draw(augmentation: Augmentation, count: int, generator: np.random.Generator) -> Draws:
@@ -56,7 +65,12 @@ def draw(augmentation: Augmentation, count: int, generator: np.random.Generator)
     colour = np.array(spread) * generator.uniform(-1, 1, (count, 4)) + np.array([0, 1, 1, 0])
     place = generator.integers(0, 2 * augmentation.pad + 1, (count, 3))
     place[:, 2] = generator.integers(0, 2, count) if augmentation.flip else 0
-    return Draws(colour.astype(np.float32), place)
+    window = np.tile(np.float32([1, 1, 0, 0]), (count, 1))
+    if augmentation.zoom:
+        sides = 1 - augmentation.zoom * generator.uniform(0, 1, (count, 2))
+        centres = (1 - sides) * generator.uniform(-1, 1, (count, 2))
+        window = np.concatenate([sides, centres], axis=1).astype(np.float32)
+    return Draws(colour.astype(np.float32), place, window)
 
 
 def augment(levels: Tensor, augmentation: Augmentation, draws: Draws) -> Tensor:
@@ -74,6 +88,8 @@ def augment(levels: Tensor, augmentation: Augmentation, draws: Draws) -> Tensor:
     if augmentation.hue:
         images = turn_hue(images, hue)
     images = images * (2 / 255) - 1
+    if augmentation.zoom:
+        images = enlarge(images, to_device(draws.window, levels.device))
     if augmentation.pad or augmentation.flip:
         images = crop(images, to_device(draws.place, levels.device), augmentation.pad)
     return images
@@ -103,6 +119,15 @@ def turn_hue(images: Tensor, shift: Tensor) -> Tensor:  # (n, 3, h, w), (n, 1, 1
     start = torch.arange(5, 0, -2, device=images.device)[:, None, None]  # where red, green and blue rise
     angle = (sextant + 6 * shift + start).remainder(6)
     return value - chroma * torch.minimum(angle, 4 - angle).clamp(0, 1)
+
+
+def enlarge(images: Tensor, window: Tensor) -> Tensor:  # (n, 3, h, w), (n, 4) -> (n, 3, h, w)
+    """The window of each image, stretched over the whole of it, bilinearly."""
+    height, width, y, x = window.T
+    zero = torch.zeros_like(y)
+    places = torch.stack([torch.stack([width, zero, x], 1), torch.stack([zero, height, y], 1)], 1)
+    grid = F.affine_grid(places, list(images.shape), align_corners=False)
+    return F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
 
 def crop(images: Tensor, place: Tensor, pad: int) -> Tensor:  # (n, 3, h, w), (n, 3) -> (n, 3, h, w)

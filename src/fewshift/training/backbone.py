@@ -142,6 +142,8 @@ class BackboneLearner:
         draws = draw(
             self.settings.augmentation, self.units, np.random.default_rng([self.settings.seed, step])
         )
+        names = np.repeat([stream.domain.name for stream in self.streams], self.counts)
+        draws = draws.unmirrored(np.isin(names, self.settings.never_mirrored))
         ends = np.cumsum(self.counts)
         shares = [
             np.arange(e - n + self.team.rank, e, self.team.size)

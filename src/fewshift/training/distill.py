@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fewshift.core.kernels import centred, rbf_gram
 from fewshift.errors import FewshiftError
 
 
@@ -76,30 +77,3 @@ def cka_rbf(first: Tensor, second: Tensor) -> Tensor:  # (n, d), (n, e) -> ()
     cross = (left * right).sum()
     norms = [(gram * gram).sum().clamp_min(1e-24).sqrt() for gram in (left, right)]
     return cross / (norms[0] * norms[1])
-
-
-def rbf_gram(features: Tensor) -> Tensor:  # (n, d) -> (n, n)
-    """exp(-d² / 2σ²), with σ² the median of the squared distances that are not 0, as a constant.
-
-    Of an even number of distances the smaller middle one is taken. It is read from a sort with the zeros
-    moved to the end, so that the host need not wait for their count.
-    """
-    inner = features @ features.T
-    squares = inner.diagonal()
-    distances = (squares[:, None] + squares[None, :] - 2 * inner).clamp_min(0)
-    distances = distances.masked_fill(torch.eye(len(features), dtype=torch.bool, device=features.device), 0)
-    return torch.exp(-distances / (2 * _median_above_zero(distances.detach())))
-
-
-def centred(gram: Tensor) -> Tensor:  # (n, n) -> (n, n)
-    """HKH with H = I - 11ᵀ/n."""
-    rows = gram.mean(dim=0, keepdim=True)
-    return gram - rows - gram.mean(dim=1, keepdim=True) + rows.mean()
-
-
-def _median_above_zero(values: Tensor) -> Tensor:
-    ordered = values.flatten().masked_fill(values.flatten() == 0, torch.inf).sort().values
-    count = torch.isfinite(ordered).sum()
-    middle = ((count - 1) // 2).clamp_min(0)
-    median = ordered.gather(0, middle[None])[0]
-    return torch.where(count > 0, median, torch.ones_like(median))

@@ -26,6 +26,7 @@ class BackboneSettings:
     weight_decay: float = 7e-4  # on all weights, batch norm's too
     period: int = 48_000
     augmentation: Augmentation = field(default_factory=Augmentation)
+    never_mirrored: tuple[str, ...] = ()  # domains whose images keep their sides when others are flipped
     distillation: Distillation = field(default_factory=Distillation)  # used where there are teachers
     width: int = 64
     stem_padding: int = 2
