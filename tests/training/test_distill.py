@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fewshift.core.kernels import rbf_gram
 from fewshift.errors import FewshiftError
-from fewshift.training.distill import Distillation, Teacher, cka_rbf, feature_loss, prediction_loss, rbf_gram
+from fewshift.training.distill import Distillation, Teacher, cka_rbf, feature_loss, prediction_loss
 from fewshift.training.students import Students
 
 

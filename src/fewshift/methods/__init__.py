@@ -19,6 +19,8 @@ from fewshift.methods.gd import ABOUT_UNTRAINED_TSP as TSP_UNTRAINED
 from fewshift.methods.gd import build as gd
 from fewshift.methods.gd import build_tuned as gd_tuned
 from fewshift.methods.gd import build_untrained_tsp as tsp_untrained
+from fewshift.methods.mokd import ABOUT as MOKD
+from fewshift.methods.mokd import build as mokd
 from fewshift.methods.ncc import ABOUT as NCC
 from fewshift.methods.ncc import build as ncc
 from fewshift.methods.pa import ABOUT as PA
@@ -50,6 +52,7 @@ __all__ = [
     "Builder",
     "gd",
     "gd_tuned",
+    "mokd",
     "ncc",
     "pa",
     "start",
@@ -86,6 +89,7 @@ METHODS: Mapping[str, Builder] = {
     "start_tuned": start_tuned,
     "tsp_start": tsp_start,
     "tsp_start_tuned": tsp_start_tuned,
+    "mokd": mokd,
 }
 
 ABOUT: Mapping[str, About] = {
@@ -102,4 +106,5 @@ ABOUT: Mapping[str, About] = {
     "start_tuned": START_TUNED,
     "tsp_start": TSP_START,
     "tsp_start_tuned": TSP_START_TUNED,
+    "mokd": MOKD,
 }

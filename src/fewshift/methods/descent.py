@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
 from fewshift.core.descent import Trajectory
 from fewshift.core.updates import Update
 from fewshift.methods.rates import Chosen
@@ -32,5 +34,10 @@ def adapted_by(
 
 def notes(chosen: Chosen, trajectory: Trajectory) -> dict[str, Any]:
     """What goes into the result line: the rates, whether the oracle chose them, the loss before each step."""
-    losses = [round(loss, 5) for loss in trajectory.losses.tolist()]
-    return {"oracle": chosen.oracle, "rates": [round(r, 6) for r in chosen.rates], "losses": losses}
+    rates = [round(rate, 6) for rate in chosen.rates]
+    return {"oracle": chosen.oracle, "rates": rates, "losses": rounded(trajectory.losses)}
+
+
+def rounded(losses: Tensor) -> list[float]:  # (steps,)
+    """Losses as a result line holds them."""
+    return [round(loss, 5) for loss in losses.tolist()]
