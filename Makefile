@@ -16,7 +16,7 @@ help:
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,plot,data]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,plot,data,export,web]'
 	touch $(STAMP)
 
 demo: $(STAMP)
