@@ -1,0 +1,55 @@
+"""Simple CNAPS: FiLM from a set encoder, and a Gaussian a class in place of a learned classifier.
+
+Bateni et al., CVPR 2020, on CNAPs (Requeima et al., NeurIPS 2019). Confirmed from code: the set encoder (64
+numbers, its batch norm on the support set's own statistics), the FiLM generator behind both norms of every
+block, λ_k = n_k / (n_k + 1), no half in the distance. Ours: a class of one image has covariance 0, where the
+published code adds a variance of the feature's own entries; `published_one_shot=True` is the published way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fewshift.methods.about import About
+from fewshift.methods.modulated import adapted_by_modulation, film_backbone
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.engine import Engine
+from fewshift.nets.film import block_norms, channels
+from fewshift.nets.kit import Kit
+from fewshift.nets.learned import loaded
+from fewshift.nets.modulators import CnapsModulator
+from fewshift.types import Adapted, Task
+
+PART = "simple_cnaps"
+ABOUT = About(
+    title="Simple CNAPS",
+    source="Bateni et al., CVPR 2020",
+    fidelity="confirmed from code",
+    moves="FiLM behind the norms of the blocks, by a hyper-network; a Gaussian a class",
+    needs="a backbone, a set encoder and FiLM generator",
+    trained_by="fewshift train cnaps",
+)
+
+
+@dataclass(frozen=True)
+class SimpleCnaps:
+    """FiLM by CNAPs' generator, classes by Mahalanobis distance."""
+
+    backbone: Backbone  # its task parameters are FiLM
+    modulator: CnapsModulator
+    published_one_shot: bool = False
+    name: str = PART
+
+    def adapt(self, task: Task) -> Adapted:
+        """The modulated network's Mahalanobis classifier."""
+        return adapted_by_modulation(
+            self.backbone, self.modulator, task, self.published_one_shot, lambda found: {}
+        )
+
+
+def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> SimpleCnaps:
+    """Simple CNAPS on a kit's backbone; engine and oracle make no difference to it."""
+    part = kit.part(PART, "fewshift train cnaps")
+    sites, code = channels(kit.backbone, block_norms()), part.settings["code"]
+    modulator = loaded(lambda: CnapsModulator(sites, code), part.tensors, kit.backbone, PART)
+    return SimpleCnaps(film_backbone(kit.backbone), modulator)

@@ -1,0 +1,32 @@
+"""From a part of a kit back to the module it was taken from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from fewshift.errors import FewshiftError
+from fewshift.nets.backbone import Backbone
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def loaded(make: Callable[[], M], tensors: Mapping[str, Tensor], backbone: Backbone, what: str) -> M:
+    """The module with exactly these weights, frozen, in the backbone's type and place.
+
+    Nothing is drawn or copied: the module holds the part's own tensors where their type is the backbone's.
+    """
+    with torch.device("meta"):
+        module = make()
+    values = {name: tensor.to(backbone.device, backbone.dtype) for name, tensor in tensors.items()}
+    try:
+        module.load_state_dict(values, assign=True)
+    except RuntimeError as problem:
+        first = str(problem).splitlines()[1:2] or [str(problem)]
+        raise FewshiftError(
+            f"what the kit holds for {what} does not fit its backbone ({first[0].strip()}): train it again"
+        ) from None
+    return module.eval().requires_grad_(False)
