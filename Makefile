@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+USER_STAMP := $(VENV)/.installed-for-use
 
 .PHONY: help demo test check format bench clean
 
@@ -14,12 +15,21 @@ help:
 	@echo "make bench   the benchmarks, as ratios measured in one run"
 	@echo "make clean   remove what the commands above made"
 
-$(STAMP): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,plot,data,export,web]'
-	touch $(STAMP)
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 
-demo: $(STAMP)
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# What the product needs to run its main job: a first look should not wait for the developers' tools.
+$(USER_STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) '.[plot,data]'
+	touch $(USER_STAMP)
+
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) '.[dev,plot,data,export,web]'
+	touch $(STAMP) $(USER_STAMP)
+
+demo: $(USER_STAMP)
 	$(BIN)/fewshift demo
 
 test: $(STAMP)
