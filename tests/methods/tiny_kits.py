@@ -16,6 +16,7 @@ from fewshift.core.precond import initial_preconditioners
 from fewshift.core.starts import DomainStarts
 from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import Kit, Part
+from fewshift.nets.policy import PART, new_policy, policy_part
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
 from fewshift.presets.rates import TUNABLE
@@ -54,11 +55,17 @@ def with_rates(kit: Kit) -> Kit:
     return kit.with_(info={**kit.info, "rates": dict.fromkeys(TUNABLE, rates)})
 
 
+def with_policy(kit: Kit) -> Kit:
+    """A random policy: its choices differ from site to site and from task to task."""
+    return kit.with_(parts={**kit.parts, PART: policy_part(new_policy(kit.backbone, 1.0, seed=3))})
+
+
 FILLERS: tuple[Callable[[Kit], Kit], ...] = (
     with_preconditioners,
     with_starts,
     with_classifier,
     with_rates,
+    with_policy,
 )
 
 

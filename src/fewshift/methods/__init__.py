@@ -25,6 +25,10 @@ from fewshift.methods.ncc import ABOUT as NCC
 from fewshift.methods.ncc import build as ncc
 from fewshift.methods.pa import ABOUT as PA
 from fewshift.methods.pa import build as pa
+from fewshift.methods.ta2 import ABOUT as TA2
+from fewshift.methods.ta2 import ABOUT_TUNED as TA2_TUNED
+from fewshift.methods.ta2 import build as ta2
+from fewshift.methods.ta2 import build_tuned as ta2_tuned
 from fewshift.methods.tsa import ABOUT as TSA
 from fewshift.methods.tsa import ABOUT_TUNED as TSA_TUNED
 from fewshift.methods.tsa import build as tsa
@@ -41,6 +45,10 @@ from fewshift.methods.tsp_start import build as tsp_start
 from fewshift.methods.tsp_start import build_alone as start
 from fewshift.methods.tsp_start import build_alone_tuned as start_tuned
 from fewshift.methods.tsp_start import build_tuned as tsp_start_tuned
+from fewshift.methods.tsp_ta2 import ABOUT as TSP_TA2
+from fewshift.methods.tsp_ta2 import ABOUT_TUNED as TSP_TA2_TUNED
+from fewshift.methods.tsp_ta2 import build as tsp_ta2
+from fewshift.methods.tsp_ta2 import build_tuned as tsp_ta2_tuned
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.types import Method
@@ -57,11 +65,15 @@ __all__ = [
     "pa",
     "start",
     "start_tuned",
+    "ta2",
+    "ta2_tuned",
     "tsa",
     "tsa_tuned",
     "tsp",
     "tsp_start",
     "tsp_start_tuned",
+    "tsp_ta2",
+    "tsp_ta2_tuned",
     "tsp_tuned",
     "tsp_untrained",
 ]
@@ -89,6 +101,10 @@ METHODS: Mapping[str, Builder] = {
     "start_tuned": start_tuned,
     "tsp_start": tsp_start,
     "tsp_start_tuned": tsp_start_tuned,
+    "ta2": ta2,
+    "ta2_tuned": ta2_tuned,
+    "tsp_ta2": tsp_ta2,
+    "tsp_ta2_tuned": tsp_ta2_tuned,
     "mokd": mokd,
 }
 
@@ -106,5 +122,9 @@ ABOUT: Mapping[str, About] = {
     "start_tuned": START_TUNED,
     "tsp_start": TSP_START,
     "tsp_start_tuned": TSP_START_TUNED,
+    "ta2": TA2,
+    "ta2_tuned": TA2_TUNED,
+    "tsp_ta2": TSP_TA2,
+    "tsp_ta2_tuned": TSP_TA2_TUNED,
     "mokd": MOKD,
 }

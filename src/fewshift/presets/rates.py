@@ -22,7 +22,7 @@ from fewshift.progress import Track, silent
 from fewshift.types import Episode
 
 LazyEpisode: TypeAlias = Callable[[], Episode]  # read when needed: a task may be 50 MB of pixels
-TUNABLE = ("pa", "tsa", "gd", "tsp", "start", "tsp_start")
+TUNABLE = ("pa", "tsa", "ta2", "gd", "tsp", "start", "tsp_start", "tsp_ta2")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,181 @@
+"""TA²-Net's policy: how many adapters should each convolution get for this task?
+
+Guo et al., ICCV 2023. Confirmed from code (PRIS-CV/TA2-Net): a second pass through the frozen backbone over
+the support set. Before each adapted 3x3 convolution a small head looks at the classes' mean activations and
+chooses r of {0, 1, 2, 3}; the pass goes on with three adapters of the policy's own (Xavier, with bias,
+learned across tasks), of which the first r are averaged. They serve the policy alone, no task is classified
+by them. Logits are divided by 10 before the softmax.
+
+Ours, where the release drifts: the backbone's batch norm always uses its running statistics, the heads' batch
+norm always those of the task's classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fewshift.core.centroids import prototypes
+from fewshift.core.parallel import Counts, with_adapters, without_effect
+from fewshift.errors import FewshiftError
+from fewshift.nets.adapters import ResidualAdapters
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.engine import Engine
+from fewshift.nets.kit import Kit, Part
+from fewshift.nets.learned import loaded
+from fewshift.nets.resnet import ResNet18, block_names
+from fewshift.types import Task, TaskParams, Weights
+
+MOST = 3  # adapters a site
+HIDDEN = 16
+PART = "policy"  # its name in a kit
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the policy says of a task, site by site."""
+
+    sites: tuple[str, ...]
+    log_probabilities: Tensor  # (sites, MOST + 1)
+    greedy: Tensor  # (sites,) the likeliest r, with which the pass went on
+    features: Tensor  # (n, d) of the support images at the end of the policy's own pass
+
+    def counts(self) -> dict[str, int]:
+        """r of each site."""
+        return dict(zip(self.sites, self.greedy.tolist(), strict=True))
+
+    def sampled(self, uniforms: Tensor) -> Tensor:  # (sites,) in [0, 1) -> (sites,)
+        """One draw of r for each site, given the greedy choices below it."""
+        edges = self.log_probabilities.detach().exp().cumsum(dim=1)[:, :-1]
+        return (uniforms.to(edges)[:, None] >= edges).sum(dim=1)
+
+    def log_probability(self, choices: Tensor) -> Tensor:  # (sites,) -> ()
+        """Of these choices together."""
+        return self.log_probabilities.gather(1, choices[:, None]).sum()
+
+
+class SitePolicy(nn.Module):
+    """What the policy owns at one convolution: the head that chooses, and its own three adapters."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+        self.squeeze = nn.Linear(inputs, HIDDEN)
+        self.norm = nn.BatchNorm1d(HIDDEN, track_running_stats=False)
+        self.choose = nn.Linear(HIDDEN, MOST + 1)
+        self.adapters = nn.Parameter(torch.empty(MOST, outputs, inputs))
+        self.biases = nn.Parameter(torch.empty(MOST, outputs))
+        for weight in (self.squeeze.weight, self.choose.weight, *self.adapters.unbind()):
+            nn.init.xavier_normal_(weight.detach())
+        nn.init.uniform_(self.biases, -(inputs**-0.5), inputs**-0.5)
+
+    def logits(self, centres: Tensor) -> Tensor:  # (way, inputs) -> (MOST + 1,)
+        """The mean over classes of what each class asks for."""
+        scores: Tensor = self.choose(torch.relu(self.norm(self.squeeze(centres))))
+        return scores.mean(dim=0)
+
+    def forward(self, x: Tensor, count: Tensor) -> Tensor:  # (n, inputs, h, w), () -> (n, outputs, h', w')
+        """The mean response of the first `count` adapters, which stays on the device; nothing for none."""
+        used = (torch.arange(MOST, device=x.device) < count).to(x.dtype)
+        shares = used / used.sum().clamp_min(1)
+        kernel = torch.einsum("j,joi->oi", shares, self.adapters)[..., None, None]
+        return torch.conv2d(x, kernel, shares @ self.biases, self.stride)
+
+
+class AdapterPolicy(nn.Module):
+    """A head and three adapters for every adapted convolution of a `ResNet18`."""
+
+    def __init__(self, backbone: Backbone, temperature: float = 10.0) -> None:
+        super().__init__()
+        net = backbone.net
+        if type(net) is not ResNet18 or type(backbone.adapters) is not ResidualAdapters:
+            raise FewshiftError(f"a policy needs a ResNet18 with residual adapters, not {type(net).__name__}")
+        self.temperature = temperature
+        self.sites = backbone.adapters.convs
+        modules = [net.get_submodule(site) for site in self.sites]
+        self.at = nn.ModuleList(
+            SitePolicy(conv.in_channels, conv.out_channels, conv.stride[0])
+            for conv in modules
+            if isinstance(conv, nn.Conv2d)
+        )
+
+    def forward(self, backbone: Backbone, task: Task) -> Decision:
+        """A pass over the support set, site after site under the greedy choice."""
+        frozen, net = backbone.frozen, backbone.net
+        assert isinstance(net, ResNet18)
+        chosen: list[Tensor] = []
+
+        def adapted(x: Tensor, site: str) -> Tensor:
+            policy = self.of(site)
+            centres = prototypes(x.mean(dim=(2, 3)), task.support.labels, task.way)
+            logits = F.log_softmax(policy.logits(centres) / self.temperature, dim=0)
+            chosen.append(logits)
+            kernel = frozen[f"{site}.weight"]
+            return torch.conv2d(x, kernel, None, policy.stride, 1) + policy.forward(x, logits.argmax())
+
+        eps = net.bn1.eps
+        stem = torch.conv2d(task.support.images, frozen["conv1.weight"], None, 2, net.stem_padding)
+        x = torch.relu(_normed(stem, frozen, "bn1", eps))
+        for name in block_names():
+            shortcut = x
+            if f"{name}.downsample.0.weight" in frozen:
+                stride = self.of(f"{name}.conv1").stride
+                shortcut = torch.conv2d(x, frozen[f"{name}.downsample.0.weight"], None, stride)
+                shortcut = _normed(shortcut, frozen, f"{name}.downsample.1", eps)
+            y = torch.relu(_normed(adapted(x, f"{name}.conv1"), frozen, f"{name}.bn1", eps))
+            x = torch.relu(_normed(adapted(y, f"{name}.conv2"), frozen, f"{name}.bn2", eps) + shortcut)
+        features = F.linear(x.mean(dim=(2, 3)), frozen["last.weight"])
+        table = torch.stack(chosen)
+        return Decision(self.sites, table, table.argmax(dim=1), features)
+
+    def of(self, site: str) -> SitePolicy:
+        """What the policy owns at this site."""
+        found = self.at[self.sites.index(site)]
+        assert isinstance(found, SitePolicy)
+        return found
+
+    @torch.no_grad()
+    def counts(self, backbone: Backbone, task: Task) -> dict[str, int]:
+        """The greedy choice for a task: r of every adapted convolution."""
+        decision: Decision = self(backbone, task)
+        return decision.counts()
+
+
+def new_policy(backbone: Backbone, temperature: float, seed: int) -> AdapterPolicy:
+    """A fresh policy whose weights the seed alone decides; the global generator stays as it is."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return AdapterPolicy(backbone, temperature)
+
+
+def policy_part(policy: AdapterPolicy, about: Mapping[str, Any] | None = None) -> Part:
+    """A policy as a kit keeps it."""
+    tensors = {name: tensor.detach().clone() for name, tensor in policy.state_dict().items()}
+    return Part(tensors, {**(about or {}), "temperature": policy.temperature})
+
+
+def policy_of(kit: Kit) -> AdapterPolicy:
+    """The policy that was trained for a kit, frozen."""
+    found = kit.part(PART, "fewshift train policy")
+    temperature = float(found.settings["temperature"])
+    return loaded(lambda: AdapterPolicy(kit.backbone, temperature), found.tensors, kit.backbone, PART)
+
+
+def configured(engine: Engine, start: TaskParams, counts: Counts) -> TaskParams:
+    """Starting values under a configuration, as the engine likes them best.
+
+    A site without adapter is left out and costs nothing; but graphs exist for all sites together only, so
+    there it holds zeros, and every rule of `fewshift.core.parallel` gives it the rate 0.
+    """
+    whole = engine.name == "graph" and set(start) == set(engine.backbone.sites)
+    return without_effect(start, counts) if whole else with_adapters(start, counts)
+
+
+def _normed(x: Tensor, frozen: Weights, name: str, eps: float) -> Tensor:
+    mean, variance = frozen[f"{name}.running_mean"], frozen[f"{name}.running_var"]
+    return F.batch_norm(x, mean, variance, frozen[f"{name}.weight"], frozen[f"{name}.bias"], eps=eps)
