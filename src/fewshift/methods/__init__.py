@@ -13,18 +13,28 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from fewshift.methods.about import About
+from fewshift.methods.fine_tune import ABOUT as FINE_TUNE
+from fewshift.methods.fine_tune import ABOUT_NORMS as NORM_TUNE
+from fewshift.methods.fine_tune import build as fine_tune
+from fewshift.methods.fine_tune import build_norms as norm_tune
 from fewshift.methods.gd import ABOUT as GD
 from fewshift.methods.gd import ABOUT_TUNED as GD_TUNED
 from fewshift.methods.gd import ABOUT_UNTRAINED_TSP as TSP_UNTRAINED
 from fewshift.methods.gd import build as gd
 from fewshift.methods.gd import build_tuned as gd_tuned
 from fewshift.methods.gd import build_untrained_tsp as tsp_untrained
+from fewshift.methods.linear_probe import ABOUT as LINEAR_PROBE
+from fewshift.methods.linear_probe import build as linear_probe
+from fewshift.methods.logistic import ABOUT as LOGISTIC
+from fewshift.methods.logistic import build as logistic
 from fewshift.methods.mokd import ABOUT as MOKD
 from fewshift.methods.mokd import build as mokd
 from fewshift.methods.ncc import ABOUT as NCC
 from fewshift.methods.ncc import build as ncc
 from fewshift.methods.pa import ABOUT as PA
 from fewshift.methods.pa import build as pa
+from fewshift.methods.pmf import ABOUT as PMF
+from fewshift.methods.pmf import build as pmf
 from fewshift.methods.ta2 import ABOUT as TA2
 from fewshift.methods.ta2 import ABOUT_TUNED as TA2_TUNED
 from fewshift.methods.ta2 import build as ta2
@@ -58,11 +68,16 @@ __all__ = [
     "METHODS",
     "About",
     "Builder",
+    "fine_tune",
     "gd",
     "gd_tuned",
+    "linear_probe",
+    "logistic",
     "mokd",
     "ncc",
+    "norm_tune",
     "pa",
+    "pmf",
     "start",
     "start_tuned",
     "ta2",
@@ -106,6 +121,11 @@ METHODS: Mapping[str, Builder] = {
     "tsp_ta2": tsp_ta2,
     "tsp_ta2_tuned": tsp_ta2_tuned,
     "mokd": mokd,
+    "linear_probe": linear_probe,
+    "logistic": logistic,
+    "fine_tune": fine_tune,
+    "norm_tune": norm_tune,
+    "pmf": pmf,
 }
 
 ABOUT: Mapping[str, About] = {
@@ -127,4 +147,9 @@ ABOUT: Mapping[str, About] = {
     "tsp_ta2": TSP_TA2,
     "tsp_ta2_tuned": TSP_TA2_TUNED,
     "mokd": MOKD,
+    "linear_probe": LINEAR_PROBE,
+    "logistic": LOGISTIC,
+    "fine_tune": FINE_TUNE,
+    "norm_tune": NORM_TUNE,
+    "pmf": PMF,
 }

@@ -1,0 +1,62 @@
+"""Logistic regression: its gradient at the optimum, and scikit-learn's numbers."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from fewshift.core.centroids import unit
+from fewshift.core.logistic import LinearHead, fit_logistic, logistic_loss
+
+
+def problem(size: int, way: int, dim: int) -> tuple[Tensor, Tensor]:
+    """Unequal classes of unit features that overlap."""
+    generator = torch.Generator().manual_seed(size)
+    labels = torch.cat([torch.arange(way), torch.randint(way, (size - way,), generator=generator)])
+    means = torch.randn(way, dim, generator=generator, dtype=torch.float64)
+    noise = torch.randn(size, dim, generator=generator, dtype=torch.float64)
+    return unit(means[labels] + 1.5 * noise), labels
+
+
+@pytest.mark.parametrize(("size", "way", "dim"), [(30, 4, 6), (5, 5, 16), (60, 2, 3)])
+@pytest.mark.parametrize("strength", [0.1, 1.0, 1000.0])
+def test_the_gradient_is_zero_at_the_optimum(size: int, way: int, dim: int, strength: float) -> None:
+    features, labels = problem(size, way, dim)
+    head = LinearHead(*(value.requires_grad_() for value in fit_logistic(features, labels, way, strength)))
+    found = torch.autograd.grad(logistic_loss(head, features, labels, strength), list(head))
+    assert max(float(gradient.abs().max()) for gradient in found) < 1e-8
+    assert abs(float(head.bias.detach().sum())) < 1e-8
+
+
+def test_no_other_head_is_better() -> None:
+    features, labels = problem(30, 4, 6)
+    head = fit_logistic(features, labels, 4)
+    best = float(logistic_loss(head, features, labels, 1.0))
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        other = LinearHead(
+            *(v + 0.01 * torch.randn(v.shape, generator=generator, dtype=v.dtype) for v in head)
+        )
+        assert float(logistic_loss(other, features, labels, 1.0)) > best
+
+
+@pytest.mark.parametrize("strength", [0.3, 1.0, 30.0])
+def test_it_is_the_optimum_that_scikit_learn_finds(strength: float) -> None:
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    features, labels = problem(40, 5, 8)
+    theirs = linear_model.LogisticRegression(C=strength, tol=1e-10, max_iter=10_000)
+    theirs.fit(features.numpy(), labels.numpy())
+    ours = fit_logistic(features, labels, 5, strength)
+    np.testing.assert_allclose(ours.weight.numpy(), theirs.coef_, rtol=1e-4, atol=1e-5)
+    shares = ours(features).softmax(dim=1).numpy()
+    np.testing.assert_allclose(shares, theirs.predict_proba(features.numpy()), rtol=1e-4, atol=1e-5)
+
+
+def test_it_works_where_gradients_are_switched_off_and_in_single_precision() -> None:
+    features, labels = problem(20, 3, 5)
+    with torch.no_grad():
+        head = fit_logistic(features.float(), labels, 3)
+    assert head.weight.dtype == torch.float32
+    torch.testing.assert_close(
+        head.weight.double(), fit_logistic(features, labels, 3).weight, atol=1e-5, rtol=1e-4
+    )

@@ -1,0 +1,84 @@
+"""Fine-tuning: what moves, what does not, and where the rate comes from."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from fewshift.core.pseudo_query import shift, vary
+from fewshift.evaluation.contract_bench import Bench
+from fewshift.methods import METHODS, fine_tune, ncc, norm_tune, pmf
+from fewshift.methods.pmf import first_of_each
+from fewshift.nets.kit import Kit
+from fewshift.nets.whole import every_weight, kernels, norm_affine
+
+
+def test_the_parts_of_a_network(tiny_kit: Kit) -> None:
+    net = tiny_kit.backbone.net
+    assert len(kernels(net)) == 20
+    assert len(norm_affine(net)) == 40
+    assert set(every_weight(net)) == set(kernels(net)) | set(norm_affine(net))
+    assert "last.weight" not in every_weight(net)
+
+
+@pytest.mark.parametrize("name", ["fine_tune", "norm_tune"])
+def test_without_steps_it_is_nearest_centroid(tiny_kit: Kit, name: str) -> None:
+    method = replace(METHODS[name](tiny_kit), steps=0)  # type: ignore[type-var]
+    task, images = Bench(method).task([3, 2, 4])
+    torch.testing.assert_close(method.adapt(task)(images), ncc(tiny_kit).adapt(task)(images))
+
+
+def test_they_start_from_the_network_as_it_is(tiny_kit: Kit) -> None:
+    for method, sites in ((fine_tune(tiny_kit), every_weight), (norm_tune(tiny_kit), norm_affine)):
+        start = method.engine.backbone.init()
+        assert set(start) == set(sites(tiny_kit.backbone.net))
+        assert all(torch.equal(value, tiny_kit.backbone.frozen[site]) for site, value in start.items())
+
+
+def test_its_loss_goes_down(tiny_kit: Kit) -> None:
+    task, _ = Bench(ncc(tiny_kit)).task([3, 3, 3])
+    for method in (fine_tune(tiny_kit), norm_tune(tiny_kit)):
+        losses = replace(method, steps=6).adapt(task).notes["losses"]
+        assert losses[-1] < losses[0]
+
+
+def test_pmf_at_one_shot_has_nothing_to_choose_a_rate_by(tiny_kit: Kit) -> None:
+    task, images = Bench(ncc(tiny_kit)).task([1, 1, 1])
+    adapted = pmf(tiny_kit).adapt(task)
+    assert adapted.notes["rates"] == [0.0]
+    torch.testing.assert_close(adapted(images), ncc(tiny_kit).adapt(task)(images))
+
+
+def test_pmf_takes_the_rate_that_helps_the_other_support_images(
+    tiny_kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = replace(pmf(tiny_kit), steps=1)
+    scores = iter([0.5, 0.5, 0.7, 0.7])  # no tuning, then the three rates
+    monkeypatch.setattr(type(method), "_score", lambda *_: torch.tensor(next(scores)))
+    task, _ = Bench(method).task([2, 2, 2])
+    assert method.adapt(task).notes["rates"] == [0.001]
+
+
+def test_the_first_of_each_class() -> None:
+    labels = torch.tensor([1, 0, 1, 2, 0, 2])
+    assert first_of_each(labels, 3).tolist() == [True, True, False, True, False, False]
+
+
+def test_pseudo_queries_come_from_the_generator_alone() -> None:
+    images = torch.rand(4, 3, 16, 16)
+    first, again = (vary(images, torch.Generator().manual_seed(3)) for _ in range(2))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, vary(images, torch.Generator().manual_seed(4)))
+    changed = [not torch.equal(images, vary(images, torch.Generator().manual_seed(s))) for s in range(200)]
+    assert 0.8 < sum(changed) / 200 < 0.97
+
+
+def test_a_shift_moves_whole_pixels_and_brings_in_zeros() -> None:
+    image = torch.arange(1.0, 10.0).view(1, 1, 3, 3)
+
+    def moved(down: int, right: int) -> Tensor:
+        return shift(image, torch.tensor([down]), torch.tensor([right]))[0, 0]
+
+    assert torch.equal(moved(0, 0), image[0, 0])
+    assert moved(1, -1).tolist() == [[0, 0, 0], [2, 3, 0], [5, 6, 0]]
