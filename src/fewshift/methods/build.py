@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fewshift.errors import FewshiftError
-from fewshift.methods.coefficients import Coefficients, FromClassifier, no_coefficients
+from fewshift.methods.coefficients import Coefficients, FromClassifier, FromFeatures, no_coefficients
 from fewshift.methods.rates import (
     TSP_RATES,
     TSP_RATES_ONE_DOMAIN,
@@ -12,11 +12,14 @@ from fewshift.methods.rates import (
     RateRule,
     without_oracle,
 )
+from fewshift.nets.feature_classifier import FeatureClassifier
 from fewshift.nets.kit import Kit
 
 
 def coefficients_of(kit: Kit) -> Coefficients:
     """The kit's dataset classifier, if it has one."""
+    if isinstance(kit.classifier, FeatureClassifier):
+        return FromFeatures(kit.classifier, kit.backbone)
     return no_coefficients if kit.classifier is None else FromClassifier(kit.classifier)
 
 

@@ -10,6 +10,9 @@ import torch
 from torch import Tensor
 
 from fewshift.core.coefficients import task_coefficients
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.feature_classifier import FeatureClassifier
+from fewshift.nets.last_map import features_below
 from fewshift.nets.set_encoder import DatasetClassifier
 
 
@@ -35,6 +38,19 @@ class FromClassifier:
     def __call__(self, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (k,)
         """Eq. 11 on the logits of Eq. 6."""
         return task_coefficients(self.classifier(images))
+
+
+@dataclass(frozen=True)
+class FromFeatures:
+    """The coefficients of a dataset classifier that reads the backbone's features instead of images."""
+
+    classifier: FeatureClassifier
+    backbone: Backbone
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (k,)
+        """Eq. 11 on the logits of the mean feature."""
+        return task_coefficients(self.classifier(features_below(self.backbone)(images)))
 
 
 @dataclass(frozen=True)

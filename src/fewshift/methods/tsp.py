@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fewshift.core.precond import blend_sites
-from fewshift.core.starts import DomainStarts
+from fewshift.core.starts import Starts
 from fewshift.core.updates import Preconditioned, site_rates
 from fewshift.errors import FewshiftError
 from fewshift.methods.about import About
@@ -54,7 +54,7 @@ class TaskSpecificPreconditioning:
     domains: tuple[str, ...]
     matrices: Mapping[str, Tensor] | None  # P_1 .. P_K: site -> (K, m, m), made once; None: P = I
     coefficients: Coefficients
-    starts: DomainStarts | None = None  # None: TSA's starting values for every domain
+    starts: Starts | None = None  # None: TSA's starting values for every domain
     rates: RateRule = TSP_RATES
     steps: int = 40
     name: str = "tsp"

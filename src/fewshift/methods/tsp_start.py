@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fewshift.core.starts import DomainStarts
+from fewshift.core.starts import Starts
 from fewshift.errors import FewshiftError
 from fewshift.methods.about import About
 from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned_rates
@@ -79,7 +79,7 @@ def build_alone_tuned(
     return replace(build_alone(kit, engine, oracle), rates=rule, name="start_tuned")
 
 
-def _starts(kit: Kit) -> DomainStarts:
+def _starts(kit: Kit) -> Starts:
     if kit.starts is None:
         raise FewshiftError(
             "the kit has no starting values: run fewshift train preconditioners --train-starts"

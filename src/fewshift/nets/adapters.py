@@ -2,18 +2,20 @@
 
 A residual 1x1 convolution beside a 3x3 convolution of the same stride reads the input where the centre tap
 of the 3x3 kernel reads it. So adding the adapter to that tap is the adapter, and no module is replaced
-(TSA, Li et al. 2022).
+(TSA, Li et al. 2022). Beside a pointwise convolution or a linear layer it is the layer's own kind of map.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from fewshift.errors import FewshiftError
 from fewshift.nets.resnet import block_names
 from fewshift.types import TaskParams, Weights
 
@@ -40,9 +42,9 @@ class AdapterSet(Protocol):
 
 @dataclass(frozen=True)
 class ResidualAdapters:
-    """Residual matrix adapters on 3x3 convolutions and a replaced last linear map: TSA's best form."""
+    """Residual matrix adapters beside layers and a replaced last linear map: TSA's best form."""
 
-    convs: tuple[str, ...]  # convolutions with odd kernels, padded by half their size
+    convs: tuple[str, ...]  # convolutions with odd kernels, padded by half their size, or linear layers
     last: str = LAST
 
     @property
@@ -71,7 +73,9 @@ class ResidualAdapters:
 
 
 def add_to_centre(kernel: Tensor, adapter: Tensor) -> Tensor:  # (out, in, k, k), (out, in) -> (out, in, k, k)
-    """A kernel equal to `kernel` beside a 1x1 convolution by `adapter`."""
+    """A kernel equal to `kernel` beside a 1x1 convolution by `adapter`; a linear layer's has no k, k."""
+    if kernel.ndim == 2:
+        return kernel + adapter
     reach = kernel.shape[-1] // 2
     return kernel + F.pad(adapter[..., None, None], (reach,) * 4)
 
@@ -81,3 +85,40 @@ def resnet18_adapters() -> ResidualAdapters:
     return ResidualAdapters(
         tuple(f"{block}.{conv}" for block in block_names() for conv in ("conv1", "conv2"))
     )
+
+
+def adapters_at(net: nn.Module, sites: Sequence[str], last: str = LAST) -> ResidualAdapters:
+    """Adapters beside the layers of these names, which come from the image to the feature, and the last map.
+
+    A layer can be a linear one or a convolution without groups whose centre tap reads the input at the
+    output's place; a depthwise one mixes no channels, so there a matrix would be another layer altogether.
+    """
+    layers = dict(net.named_modules())
+    for site in (*sites, last):
+        if site not in layers:
+            known = [name for name, layer in layers.items() if not _why_not(layer)]
+            raise FewshiftError(
+                f"{type(net).__name__} has no layer {site!r}: choose among {', '.join(known) or 'none'}"
+            )
+        fault = _why_not(layers[site])
+        if fault:
+            raise FewshiftError(f"{site} cannot carry task parameters: {fault}; choose other layers")
+    if not isinstance(layers[last], nn.Linear):
+        raise FewshiftError(f"{last} is a {type(layers[last]).__name__}: the last map must be a linear layer")
+    return ResidualAdapters(tuple(site for site in sites if site != last), last)
+
+
+def _why_not(layer: nn.Module) -> str | None:
+    if isinstance(layer, nn.Linear):
+        return None
+    if not isinstance(layer, nn.Conv2d):
+        return f"it is a {type(layer).__name__}, neither a linear layer nor a convolution"
+    if layer.groups != 1:
+        return f"its channels are in {layer.groups} groups"
+    if layer.kernel_size == (1, 1):
+        return None if layer.padding in ((0, 0), "valid", "same") else "it is padded beyond its kernel"
+    halves = tuple(size // 2 for size in layer.kernel_size)
+    odd = all(size % 2 for size in layer.kernel_size) and layer.kernel_size[0] == layer.kernel_size[1]
+    if not odd or layer.padding != halves or layer.dilation != (1, 1):
+        return "its kernel is not a square of odd size, padded by half of it"
+    return None

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from fewshift.errors import FewshiftError
+from fewshift.nets.architectures import available, bare_kit
 from fewshift.nets.kit import KIT, Kit, load_kit
 from fewshift.nets.tensor_file import read_header
 
@@ -22,23 +23,31 @@ def bundled_kits() -> dict[str, Path]:
 def default_kit_name() -> str:
     """The bundled kit with the best accuracy on validation tasks, `info["validation"]["default_score"]`.
 
-    A kit that does not say its score comes after those that do.
+    Kits of networks whose extra is not installed do not count, and a kit that does not say its score comes
+    after those that do.
     """
-    kits = bundled_kits()
-    if not kits:
+    headers = {name: read_header(path, KIT) for name, path in bundled_kits().items()}
+    usable = {name: h for name, h in headers.items() if h["weights"] or available(h["architecture"])}
+    if not usable:
         raise FewshiftError("no kit is bundled with this Fewshift: name a kit file")
-    return max(kits, key=lambda name: _score(read_header(kits[name], KIT)))
+    return max(usable, key=lambda name: _score(usable[name]))
 
 
 def find_kit(name_or_path: str | None, device: torch.device | str = "cpu") -> tuple[str, Kit]:
-    """A kit and the name results give it: a file, a bundled one by its name, or None for the default."""
+    """A kit and the name results give it: a file, a bundled one by its name, or None for the default.
+
+    `lite0` and `timm:MODEL` also name kits of those networks alone, from which kits can be trained.
+    """
     text = default_kit_name() if name_or_path is None else name_or_path
     kits, path = bundled_kits(), Path(text)
     if not path.is_file() and text in kits:
         path = kits[text]
-    if not path.exists():
-        known = f"; bundled kits: {', '.join(kits)}" if kits else ""
-        raise FewshiftError(f"there is no kit {text!r}, neither a file nor a bundled one{known}")
+    elif not path.exists():
+        bare = bare_kit(text)
+        if bare is None:
+            known = f"; bundled kits: {', '.join(kits)}" if kits else ""
+            raise FewshiftError(f"there is no kit {text!r}, neither a file nor a bundled one{known}")
+        return text.replace(":", "-"), bare.to(device)
     return path.stem, load_kit(path, device)
 
 

@@ -9,17 +9,28 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.engine import Engine, FoldedEngine, PlainEngine
 from fewshift.nets.folded_resnet import cannot_fold
 from fewshift.nets.graph import GraphEngine
+from fewshift.nets.precision import DEFAULT, precision_named
+from fewshift.nets.last_map import LastMapEngine, why_not_last_only
 
-EngineName: TypeAlias = Literal["auto", "plain", "folded", "graph"]
-ENGINES: tuple[EngineName, ...] = ("auto", "plain", "folded", "graph")
+EngineName: TypeAlias = Literal["auto", "plain", "folded", "graph", "last-map"]
+ENGINES: tuple[EngineName, ...] = ("auto", "plain", "folded", "graph", "last-map")
 
 
-def choose_engine(backbone: Backbone, name: str = "auto") -> Engine:
-    """The engine of this name; for "auto" the fastest for this backbone and device, with the reason."""
+def choose_engine(backbone: Backbone, name: str = "auto", precision: str = DEFAULT) -> Engine:
+    """The engine of this name; for "auto" the fastest for this backbone and device, with the reason.
+
+    The precision is that of the graph engine; the others compute as torch is set up.
+    """
+    wanted = precision_named(precision)
     if name not in ENGINES:
         raise FewshiftError(f"there is no engine {name!r}: choose one of {', '.join(ENGINES)}")
     if name == "plain":
         return PlainEngine(backbone)
+    more = why_not_last_only(backbone)
+    if name == "last-map" and more:
+        raise FewshiftError(f"the last-map engine does not fit this backbone ({more}): choose auto or plain")
+    if name == "last-map" or (name == "auto" and not more):
+        return LastMapEngine(backbone, reason="nothing below the last map moves: features are computed once")
     why_not, on_gpu = cannot_fold(backbone), backbone.device.type == "cuda"
     if name != "auto":
         if why_not:
@@ -32,11 +43,12 @@ def choose_engine(backbone: Backbone, name: str = "auto") -> Engine:
             raise FewshiftError(
                 f"the graph engine needs a CUDA device, not {backbone.device.type}: choose auto or folded"
             )
-        return GraphEngine(backbone)
+        return GraphEngine(backbone, precision=wanted)
     if why_not:
         return PlainEngine(backbone, reason=f"the folded engine does not fit this backbone: {why_not}")
     if on_gpu:
-        return GraphEngine(backbone, reason="equal to the plain engine and the fastest on a CUDA device")
+        reason = "equal to the plain engine and the fastest on a CUDA device"
+        return GraphEngine(backbone, reason=reason, precision=wanted)
     return FoldedEngine(
         backbone, reason=f"equal to the plain engine and the fastest on {backbone.device.type}"
     )

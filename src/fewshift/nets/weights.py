@@ -29,7 +29,7 @@ def read_url_checkpoint(path: str | Path, stem_padding: int = 1) -> ResNet18:
     Its multi-domain extractors were trained with a stem padding of 2, but all published numbers have 1.
     """
     path = Path(path)
-    state = extractor_state(_state_dict(_unpickled(path), path), path)
+    state = extractor_state(_state_dict(unpickled(path), path), path)
     stem = state.get("conv1.weight")
     if stem is None or stem.ndim != 4:
         raise FewshiftError(f"{path} has no conv1.weight: it is no checkpoint of a ResNet-18 extractor")
@@ -83,7 +83,8 @@ def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:
     return {str(name): tensor for name, tensor in state.items()}
 
 
-def _unpickled(path: Path) -> Any:
+def unpickled(path: Path) -> Any:
+    """What `torch.save` wrote, if that is tensors and numbers alone."""
     if not path.is_file():
         raise FewshiftError(f"there is no checkpoint {path}: give the path of a file that torch.save wrote")
     try:

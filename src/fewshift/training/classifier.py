@@ -18,7 +18,7 @@ from fewshift.core.coefficients import task_coefficients
 from fewshift.core.metagrad import MetaGradient, coefficient_gradient, linearised
 from fewshift.core.objectives import classifier_loss
 from fewshift.core.precond import DomainPreconditioners, blend_sites
-from fewshift.core.starts import DomainStarts
+from fewshift.core.starts import Starts
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.set_encoder import DatasetClassifier
@@ -73,7 +73,7 @@ class ClassifierLearner:
         self,
         backbone: Backbone,
         preconditioners: DomainPreconditioners,
-        starts: DomainStarts | None,
+        starts: Starts | None,
         tasks: TaskSource,
         settings: ClassifierSettings,
         meta_gradients: MetaGradients,
@@ -232,7 +232,7 @@ def train_classifier(
     settings: ClassifierSettings,
     folder: Path,
     *,
-    starts: DomainStarts | None = None,
+    starts: Starts | None = None,
     watch: Watch = PAPER_WATCH,
     resume: bool = False,
     meta_gradients: MetaGradients | None = None,

@@ -1,0 +1,157 @@
+"""Backbones of which the last map alone moves: features below it are computed once, the rest is algebra.
+
+With X (n, d) the support features below the map and Z = X θᵀ those above it, the gradient of any loss of Z is
+G = BᵀX with B = ∂L/∂Z. So descent stays at θ_t = θ_0 − A_tᵀX with A_t (n, d), and Z_t = Z_0 − (X Xᵀ) A_t:
+a step costs n² d instead of n d², and P G = (B Pᵀ)ᵀX instead of a product of two d x d matrices.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fewshift.core.descent import Trajectory, descend
+from fewshift.core.losses import inner_objective, support_loss
+from fewshift.core.updates import Preconditioned, Update
+from fewshift.nets.adapters import ResidualAdapters
+from fewshift.nets.backbone import CHUNK, Backbone, named_tensors
+from fewshift.types import Labelled, Task, TaskParams
+
+
+def why_not_last_only(backbone: Backbone) -> str | None:
+    """Why a backbone is more than features and a last map; None where it is just that."""
+    adapters = backbone.adapters
+    if not isinstance(adapters, ResidualAdapters):
+        return f"its adapters are {type(adapters).__name__}"
+    if adapters.convs:
+        return f"it adapts {len(adapters.convs)} layers below the last map"
+    if f"{adapters.last}.bias" in backbone.frozen:
+        return "its last map has a bias"
+    return None
+
+
+class LastMap(nn.Module):
+    """The last map alone: features below it to features above it."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.last = nn.Linear(dim, dim, bias=False)
+
+    def forward(self, features: Tensor) -> Tensor:  # (n, d) -> (n, d)
+        """The mapped features."""
+        mapped: Tensor = self.last(features)
+        return mapped
+
+
+def last_map_of(backbone: Backbone) -> Backbone:
+    """The last map as a backbone of its own, which reads features instead of images."""
+    site = backbone.sites[-1]
+    weight = backbone.frozen[f"{site}.weight"]
+    net = LastMap(weight.shape[0]).to(weight.device, weight.dtype).eval().requires_grad_(False)
+    net.last.weight.copy_(weight)
+    return replace(backbone, net=net, frozen=named_tensors(net), adapters=ResidualAdapters((), "last"))
+
+
+@torch.no_grad()
+def below_last(backbone: Backbone, images: Tensor, chunk: int = CHUNK) -> Tensor:  # (n, 3, h, w) -> (n, d)
+    """The features below the last map: those above it when it is the identity."""
+    site = backbone.sites[-1]
+    identity = torch.eye(backbone.dim, dtype=backbone.dtype, device=backbone.device)
+    parts = torch.split(images, chunk)
+    return torch.cat(
+        [backbone({site: identity}, part.contiguous(memory_format=_layout(part))) for part in parts]
+    )
+
+
+class Remembered:
+    """A function of one tensor that knows the answer for the tensor it saw last, while that one lives."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        self.function = function
+        self.last: tuple[weakref.ref[Tensor], int, Tensor] | None = None
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The function's value."""
+        if images.is_inference():  # such tensors do not count their changes
+            return self.function(images)
+        last, version = self.last, images._version
+        if last is not None and last[0]() is images and last[1] == version:
+            return last[2]
+        value = self.function(images)
+        self.last = (weakref.ref(images), version, value)
+        return value
+
+
+def features_below(backbone: Backbone) -> Remembered:
+    """`below_last` of this backbone; whoever asks again for the features of a support set gets them at once.
+
+    One set is remembered, so that no method profits from another's work on a task.
+    """
+    known = vars(backbone)
+    if "_features_below" not in known:
+        known["_features_below"] = Remembered(lambda images: below_last(backbone, images))
+    found: Remembered = known["_features_below"]
+    return found
+
+
+@dataclass(frozen=True)
+class LastMapEngine:
+    """Features once a task, then the last map alone. Equal to the plain engine; needs `sites == (last,)`."""
+
+    backbone: Backbone
+    reason: str = "asked for"
+    name: str = "last-map"
+
+    def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
+        """`steps` steps of `update` from `start` on L_in."""
+        if not start:
+            return descend(inner_objective(self.backbone, task), start, update, steps)
+        (site,) = start
+        below = Task(
+            Labelled(features_below(self.backbone)(task.support.images), task.support.labels), task.way
+        )
+        if isinstance(update, Preconditioned):
+            return descend_on_features(below, site, start[site], update, steps)
+        return descend(inner_objective(lambda params, x: x @ params[site].mT, below), start, update, steps)
+
+    @torch.no_grad()
+    def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
+        """Features under these parameters, without gradients."""
+        site = self.backbone.sites[-1]
+        return (
+            features_below(self.backbone)(images)
+            @ params.get(site, self.backbone.frozen[f"{site}.weight"]).mT
+        )
+
+
+def descend_on_features(
+    task: Task, site: str, start: Tensor, update: Preconditioned, steps: int
+) -> Trajectory:
+    """Eq. 16 for the last map, in the coordinates A of the module's docstring; the task's images are X."""
+    features, labels = task.support.images, task.support.labels
+    rate = update.rates[site]
+    matrix = None if update.preconditioner is None else update.preconditioner[site]
+    with torch.no_grad():
+        kernel, mapped = features @ features.mT, features @ start.detach().mT
+        moved = torch.zeros_like(mapped)
+        losses = []
+    for _ in range(steps):
+        with torch.enable_grad():
+            leaf = (mapped - kernel @ moved).detach().requires_grad_()
+            loss = support_loss(leaf, labels, task.way)
+            (found,) = torch.autograd.grad(loss, leaf)
+        with torch.no_grad():
+            moved = moved + rate * (found if matrix is None else found @ matrix.mT)
+        losses.append(loss.detach())
+    final = {site: start.detach() - moved.mT @ features}
+    return Trajectory(final, torch.stack(losses) if losses else torch.empty(0))
+
+
+def _layout(images: Tensor) -> torch.memory_format:
+    """Channels last is what convolutions of a CPU like; features have no such layout."""
+    return torch.channels_last if images.ndim == 4 else torch.contiguous_format
