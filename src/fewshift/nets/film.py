@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.resnet import block_names
 from fewshift.types import TaskParams, Weights
@@ -53,4 +54,26 @@ def every_norm(net: nn.Module) -> tuple[str, ...]:
 
 def channels(backbone: Backbone, sites: tuple[str, ...]) -> dict[str, int]:
     """How many channels each of these norms has."""
+    missing = [site for site in sites if f"{site}.weight" not in backbone.frozen]
+    if missing:
+        raise FewshiftError(
+            f"the backbone has no norm {missing[0]}: this method modulates the blocks of a ResNet18"
+        )
     return {site: len(backbone.frozen[f"{site}.weight"]) for site in sites}
+
+
+def norms_as_film(
+    backbone: Backbone, domains: int, *, fresh: bool = False
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:  # weights, site -> (K, 2, c)
+    """Weights whose norms scale by 1 and shift by 0, and for each domain the FiLM that does it instead.
+
+    The two together are the backbone; `fresh` FiLM is the identity.
+    """
+    weights = {name: tensor.detach().clone() for name, tensor in backbone.frozen.items()}
+    films = {}
+    for site in every_norm(backbone.net):
+        scale, shift = weights[f"{site}.weight"], weights[f"{site}.bias"]
+        film = torch.stack([scale - 1, shift])
+        films[site] = (torch.zeros_like(film) if fresh else film).expand(domains, 2, -1).clone()
+        weights[f"{site}.weight"], weights[f"{site}.bias"] = torch.ones_like(scale), torch.zeros_like(shift)
+    return weights, films

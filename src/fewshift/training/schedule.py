@@ -19,6 +19,18 @@ def cosine_restarts(rate: float, step: int, period: int) -> float:
     return rate * (1 + math.cos(math.pi * (step % period) / period)) / 2
 
 
+def cosine_doubling(rate: float, step: int, first: int) -> float:
+    """Cosine annealing whose periods double: `first` steps, then twice as many, and so on.
+
+    >>> [round(cosine_doubling(0.1, step, 2), 3) for step in range(7)]
+    [0.1, 0.05, 0.1, 0.085, 0.05, 0.015, 0.1]
+    """
+    period = first
+    while step >= period:
+        step, period = step - period, 2 * period
+    return cosine_restarts(rate, step, period)
+
+
 def set_rate(optimizer: Optimizer, rate: float) -> None:
     """Give every group of the optimizer this step size."""
     for group in optimizer.param_groups:

@@ -1,0 +1,178 @@
+"""Training FLUTE's blender: which domain a set of images is of, by cross-entropy.
+
+Published (confirmed from code): sets of 16 images of one domain, 8 sets an update, Adam at 0.001 with one
+cosine of 3,000 updates (the run is longer, but its rate is then 0), a decay of all but the last bias in
+which a norm's scale is pulled towards 1. The decay here is twice the published one, which has no half in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fewshift.data.resident import ResidentDomain
+from fewshift.errors import FewshiftError
+from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.nets.tensor_file import join, part
+from fewshift.progress import Track, silent
+from fewshift.training.augment import Augmentation
+from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
+from fewshift.training.distributed import ALONE, Team
+from fewshift.training.domain_sets import Sets, domain_sets
+from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
+from fewshift.training.named import length
+from fewshift.training.schedule import cosine_restarts, set_rate
+from fewshift.training.tasks import ResidentTasks
+
+PAPER_WATCH = Watch(log_every=50, checkpoint_every=1_000, validate_every=1_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlenderSettings:
+    """The defaults are the published ones, in the terms of torch."""
+
+    updates: int = 3_000
+    sets_per_update: int = 8
+    set_size: int = 16
+    rate: float = 1e-3
+    weight_decay: float = 1.4e-3
+    period: int = 3_000
+    code: int = 64  # filters a layer
+    augmentation: Augmentation = field(default_factory=Augmentation)
+    validation_sets: int = 25  # a domain; 0 for no validation
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("updates", "sets_per_update", "set_size", "period", "code"):
+            if getattr(self, name) < 1:
+                raise FewshiftError(
+                    f"train flute: the blender's {name} is {getattr(self, name)}: give 1 or more"
+                )
+
+
+@dataclass(frozen=True)
+class TrainedBlender:
+    """What a run gives, on the CPU."""
+
+    tensors: Mapping[str, Tensor]  # the state of a `DatasetClassifier`
+    outcome: Outcome
+
+
+class BlenderLearner:
+    """A dataset classifier, on sets of images without labels."""
+
+    kind, unit = "blender", "images"
+
+    def __init__(self, domains: Mapping[str, ResidentDomain], settings: BlenderSettings, team: Team) -> None:
+        self.settings, self.team = settings, team
+        self.tasks, self.units = ResidentTasks(domains), settings.sets_per_update * settings.set_size
+        self.device = self.tasks.device
+        self.sets = domain_sets(
+            domains,
+            "train",
+            count=settings.sets_per_update,
+            size=settings.set_size,
+            seed=settings.seed,
+            augmentation=settings.augmentation,
+        )
+        unused = {n: d for n, d in domains.items() if self.tasks.has(n, "valid")}
+        self.places = torch.tensor([list(domains).index(name) for name in unused], device=self.device)
+        count = max(len(unused), 1) * settings.validation_sets
+        self.held_out = (
+            domain_sets(unused, "valid", count=count, size=settings.set_size, seed=settings.seed)
+            if unused and count
+            else None
+        )
+        self.net = new_blender(len(domains), settings.code, settings.seed).to(self.device)
+        self.weights = dict(self.net.named_parameters())
+        self.rests = {name: _rest(self.net, name) for name in self.weights}
+        self.optimizer = torch.optim.Adam(list(self.weights.values()), lr=settings.rate)
+
+    def update(self, step: int) -> Metrics:
+        """Mean cross-entropy of the sets' domains, with a pull of every weight to where it rests."""
+        settings, count = self.settings, self.settings.sets_per_update
+        sets = self.sets.at(step, self.team)
+        logits = torch.func.vmap(self.net)(sets.images)
+        loss = F.cross_entropy(logits, sets.domains, reduction="sum") / count
+        gradients = torch.autograd.grad(loss, list(self.weights.values()))
+        right = (logits.detach().argmax(dim=1) == sets.domains).sum() / count
+        numbers = torch.stack([loss.detach(), right])
+        self.team.add_up([numbers, *gradients])
+        for (name, weight), gradient in zip(self.weights.items(), gradients, strict=True):
+            rest = self.rests[name]
+            pull = 0.0 if rest is None else settings.weight_decay * (weight.detach() - rest)
+            weight.grad = gradient + pull
+        rate = cosine_restarts(settings.rate, step, settings.period)
+        set_rate(self.optimizer, rate)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        norm = length(gradients)
+        return {"loss": numbers[0], "domain_accuracy": numbers[1], "gradient_norm": norm, "rate": rate}
+
+    def validate(self) -> Validation | None:
+        """How often the domain of a set of VALID images is found."""
+        if self.held_out is None:
+            return None
+        sets: Sets = self.held_out.at(0)
+        with torch.no_grad():
+            logits = torch.stack([self.net(images) for images in sets.images])
+        right = (logits.argmax(dim=1) == self.places[sets.domains]).float().mean()
+        return Validation(float(right), {"sets": len(logits)})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The weights and what Adam remembers of them."""
+        kept = optimizer_tensors(self.optimizer, list(self.weights))
+        return join({"net": self.net.state_dict(), "optimizer": kept})
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Return to a state that `tensors` gave."""
+        copy_into(self.net.state_dict(), part(tensors, "net"))
+        restore_optimizer(self.optimizer, list(self.weights), part(tensors, "optimizer"))
+
+
+def new_blender(domains: int, code: int, seed: int) -> DatasetClassifier:
+    """A fresh classifier whose weights the seed alone decides, its head as published."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net = DatasetClassifier(domains, code)
+        nn.init.trunc_normal_(net.head.weight, std=0.1)
+        nn.init.constant_(net.head.bias, 0.1)
+    return net
+
+
+def train_blender(
+    domains: Mapping[str, ResidentDomain],
+    settings: BlenderSettings,
+    folder: Path,
+    *,
+    watch: Watch = PAPER_WATCH,
+    resume: bool = False,
+    track: Track = silent,
+    team: Team = ALONE,
+) -> TrainedBlender:
+    """Learn to tell these domains apart, on their TRAIN images."""
+    learner = BlenderLearner(domains, settings, team)
+    chosen = {k: v for k, v in asdict(settings).items() if k not in {"updates", "validation_sets"}}
+    outcome = run(
+        learner,
+        folder,
+        identity={"settings": chosen, "tasks": learner.tasks.identity()},
+        updates=settings.updates,
+        watch=watch,
+        resume=resume,
+        track=track,
+        team=team,
+    )
+    return TrainedBlender(part(outcome.checkpoint().tensors, "net"), outcome)
+
+
+def _rest(net: nn.Module, name: str) -> float | None:
+    """Where the decay pulls this weight to: 1 for the scale of a norm, nowhere for the last bias."""
+    if name == "head.bias":
+        return None
+    return 1.0 if name.startswith("norms.") and name.endswith(".weight") else 0.0

@@ -1,0 +1,84 @@
+"""Sets of images that are each of one domain: what FLUTE's template and its blender learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fewshift.data.random import keyed_stream
+from fewshift.data.resident import ResidentDomain, to_device
+from fewshift.training.augment import NONE, Augmentation, augment, draw
+from fewshift.training.batches import ImageStream
+from fewshift.training.distributed import ALONE, Team
+from fewshift.types import Split
+
+
+class Sets(NamedTuple):
+    """Some sets of equal size."""
+
+    images: Tensor  # (sets, size, 3, h, w)
+    labels: Tensor  # (sets, size) the place of a class among its domain's
+    domains: Tensor  # (sets,)
+
+
+@dataclass(frozen=True)
+class DomainSets:
+    """`count` sets a step, of `size` images each; a function of the seed and the step alone.
+
+    Domains take turns, or, where there is a `favourite`, it gives a set with probability a half and else all
+    domains alike, itself included, as published.
+    """
+
+    streams: tuple[ImageStream, ...]
+    count: int
+    size: int
+    augmentation: Augmentation
+    seed: int
+    favourite: int | None = None
+
+    def at(self, step: int, team: Team = ALONE) -> Sets:
+        """This process's sets of this step."""
+        numbers = range(step * self.count, (step + 1) * self.count)
+        chosen = [self._domain(number) for number in numbers]
+        mine = team.share(range(self.count))
+        drawn = np.stack([self.streams[chosen[j][0]].at(chosen[j][1]) for j in mine])  # (sets, 2, size)
+        places = (np.array(mine)[:, None] * self.size + np.arange(self.size)).reshape(-1)
+        varied = draw(self.augmentation, self.count * self.size, np.random.default_rng([self.seed, step]))
+        device = self.streams[0].domain.device
+        rows, labels = to_device(np.ascontiguousarray(drawn.swapaxes(0, 1)), device)
+        levels = [
+            self.streams[chosen[j][0]].domain.gather(part).permute(0, 2, 3, 1)
+            for j, part in zip(mine, rows, strict=True)
+        ]
+        images = augment(torch.cat(levels).permute(0, 3, 1, 2), self.augmentation, varied.of(places))
+        owners = to_device(np.array([chosen[j][0] for j in mine], np.int64), device)
+        return Sets(images.contiguous().view(len(mine), self.size, *images.shape[1:]), labels, owners)
+
+    def _domain(self, number: int) -> tuple[int, int]:
+        """The domain of a set, and which of the domain's sets it is."""
+        count = len(self.streams)
+        if self.favourite is None:
+            return number % count, number // count
+        stream = keyed_stream("sets", self.seed, number)
+        return self.favourite if stream.below(2) else stream.below(count), number
+
+
+def domain_sets(
+    domains: Mapping[str, ResidentDomain],
+    split: Split,
+    *,
+    count: int,
+    size: int,
+    seed: int,
+    augmentation: Augmentation = NONE,
+    favourite: str | None = None,
+) -> DomainSets:
+    """Sets of these domains' images of a split."""
+    streams = tuple(ImageStream(d, size, seed, *d.rows(split)) for d in domains.values())
+    place = None if favourite is None or favourite not in domains else list(domains).index(favourite)
+    return DomainSets(streams, count, size, augmentation, seed, place)
