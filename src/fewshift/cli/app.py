@@ -12,6 +12,7 @@ from fewshift.cli.data import data
 from fewshift.cli.demo import demo
 from fewshift.cli.doctor import doctor
 from fewshift.cli.evaluate import evaluate
+from fewshift.cli.export import export
 from fewshift.cli.methods import methods
 from fewshift.cli.report import report
 from fewshift.cli.train import train
@@ -47,6 +48,7 @@ app.add_typer(data, name="data")
 app.command("doctor")(doctor)
 app.command("methods")(methods)
 app.command("evaluate")(evaluate)
+app.command("export")(export)
 app.command("report")(report)
 app.add_typer(train, name="train")
 app.add_typer(bench, name="bench")
