@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -11,28 +12,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewshift.core.centroids import prototypes
-from fewshift.data.pixels import PixelRule
 from fewshift.errors import FewshiftError
-from fewshift.estimator import inputs, kits
-from fewshift.estimator.fitted import SCALE, Fitted, Settings
-from fewshift.estimator.labels import as_labels, encode
-from fewshift.estimator.recipes import STEPS, recipe
-from fewshift.evaluation.pixel_rule import pixel_rule
-from fewshift.methods.coefficients import named
-from fewshift.nets.choice import choose_engine
-from fewshift.nets.engine import Engine
-from fewshift.nets.kit import Kit
-from fewshift.types import Labelled, Task
-
-NAMES = ("method", "kit", "settings", "seed", "device", "engine", "quiet")
+from fewshift.estimator import changes, inputs, kits
+from fewshift.estimator.adapting import Support, Tools, adapt, readapt
+from fewshift.estimator.fitted import Fitted
+from fewshift.estimator.labels import encode
+from fewshift.estimator.results import FitResults
+from fewshift.estimator.sklearn_contract import SklearnContract
+from fewshift.progress import Track, silent
 
 
-class FewShotClassifier:
-    """Adapts a frozen backbone to a handful of labelled images.
+class FewShotClassifier(SklearnContract, FitResults):
+    """Adapts a frozen backbone to a handful of labelled images and classifies others by nearest centroid.
 
-    After `fit`: `classes_`, `coefficients_` (training domain -> weight), `settings_`, `losses_`,
-    `seconds_`, and `fitted_`, `kit_`, `engine_` for those who build on it.
+    `method` is tsp, tsa, gd, pa or ncc; `kit` a kit, its file, a bundled one's name, or None for the best on
+    validation of those installed. `settings="auto"` chooses how far to adapt from held-out support images,
+    "published" takes the paper's rates and steps. Equal seeds and images give equal classifiers.
+
+    Images are paths, Pillow pictures, encoded bytes, arrays (h, w, c) or (c, h, w), tensors, in a list of any
+    mixture, or one array or tensor of four dimensions; floats are from 0 to 1.
     """
 
     def __init__(
@@ -54,107 +52,151 @@ class FewShotClassifier:
         self.engine = engine
         self.quiet = quiet
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters as they were given."""
-        return {name: getattr(self, name) for name in NAMES}
+    # --- learning -------------------------------------------------------------------------------------------
 
-    def set_params(self, **params: Any) -> FewShotClassifier:
-        """Change parameters by name."""
-        for name, value in params.items():
-            if name not in NAMES:
-                raise FewshiftError(
-                    f"FewShotClassifier has no parameter {name!r}: there are {', '.join(NAMES)}"
-                )
-            setattr(self, name, value)
-        return self
-
-    def fit(self, X: inputs.Images, y: Any = None) -> FewShotClassifier:
-        """Learn from a folder with a folder a class, or from images with their labels."""
+    def fit(self, X: inputs.Images, y: Any = None, *, track: Track = silent) -> FewShotClassifier:
+        """Learn from a folder with a folder a class, or from images and their labels."""
         began = time.perf_counter()
-        self._open()
-        if y is None:
-            if not isinstance(X, str | os.PathLike):
-                raise FewshiftError("there are no labels: give fit(images, labels), or a folder a class")
-            files, names = inputs.folder_items(X)
-            items, labels = [*files], as_labels(names)
-        else:
-            items, labels = [*inputs.items_of(X)], as_labels(y)
-        if len(items) != len(labels):
-            raise FewshiftError(f"{len(items)} images and {len(labels)} labels: give each image its label")
+        items, labels = inputs.labelled_items(X, y)
         classes, codes = encode(labels)
         if len(classes) < 2:
             raise FewshiftError(
-                f"all images are of the class {classes.tolist()[0]!r}: a classifier needs two classes"
+                f"all images are of the class {classes.tolist()[0]!r}: a classifier needs two at least"
             )
-        support = inputs.read(items, self._rule)
-        task = Task(
-            Labelled(support.images.to(self._where), torch.tensor(codes).to(self._where)), len(classes)
-        )
-        plan = recipe(self.method, self.kit_, task)
-        pair, steps = plan.published, STEPS if plan.start else 0
-        trajectory = self.engine_.adapt(task, plan.start, plan.update(pair), steps)
-        features = self.engine_.embed(trajectory.params, task.support.images)
-        self.fitted_ = Fitted(
-            classes,
-            trajectory.params,
-            prototypes(features, task.support.labels, task.way),
-            tuple(np.bincount(codes).tolist()),
-            SCALE,
-            -1.0,
-            Settings((pair.adapters, pair.last), steps, "published"),
-            {} if plan.coefficients is None else named(plan.coefficients, self.kit_.domains),
-            tuple(trajectory.losses.tolist()),
-        )
-        self.seconds_ = time.perf_counter() - began
+        opened = self._now_open = kits.open_kit(self.kit, self.device, self.engine, self.quiet)
+        self._kit_name = opened.name
+        read = inputs.read(items, opened.rule, track)
+        support = Support(read.images, torch.tensor(codes), read.names, tuple(classes.tolist()))
+        self._keep(adapt(self._tools(opened, track), support), support, began)
         return self
 
-    def predict(self, X: inputs.Images) -> NDArray[Any]:  # (n,)
+    def add_class(
+        self, label: Hashable, images: inputs.Images, *, adapt: bool = True, track: Track = silent
+    ) -> FewShotClassifier:
+        """A new class from its images; the others stay. `adapt=False`: only its prototype is made."""
+        changes.check_new(self._labels, label)
+        return self._changed(label, images, adapt, track)
+
+    def add_images(
+        self, label: Hashable, images: inputs.Images, *, adapt: bool = True, track: Track = silent
+    ) -> FewShotClassifier:
+        """More images of a class. `adapt=False`: only its prototype moves."""
+        changes.place_of(self._labels, label)
+        return self._changed(label, images, adapt, track)
+
+    def remove_class(
+        self, label: Hashable, *, adapt: bool = True, track: Track = silent
+    ) -> FewShotClassifier:
+        """Take a class out. `adapt=False`: the other prototypes stay where they are."""
+        changes.check_removable(self._labels, label)
+        began, fitted = time.perf_counter(), changes.prototypes_without(self.fitted_, label)
+        support = changes.without_class(self._support(), label) if adapt or self._has_support else None
+        if adapt and support is not None:
+            fitted = readapt(self._tools(self._opened, track), support, fitted)
+        self._keep(fitted, support, began)
+        return self
+
+    def _changed(
+        self, label: Hashable, images: inputs.Images, again: bool, track: Track
+    ) -> FewShotClassifier:
+        began, opened = time.perf_counter(), self._opened
+        items, before = inputs.items_of(images), sum(self.fitted_.counts)
+        more = inputs.read(items, opened.rule, track, first=before)
+        support = changes.with_images(self._support(), label, more) if again or self._has_support else None
+        if again and support is not None:
+            fitted = readapt(self._tools(opened, track), support, self.fitted_)
+        else:
+            features = opened.engine.embed(self.fitted_.params, more.images.to(opened.device))
+            fitted = changes.prototypes_with(self.fitted_, label, features)
+        self._keep(fitted, support, began)
+        return self
+
+    # --- predicting -----------------------------------------------------------------------------------------
+
+    def predict(self, X: inputs.Images, *, track: Track = silent) -> NDArray[Any]:  # (n,)
         """The most probable class of each image."""
-        found: NDArray[Any] = self.classes_[self._logits(X).argmax(1).cpu().numpy()]
+        found: NDArray[Any] = self.classes_[self._cosines(X, track).argmax(1).cpu().numpy()]
         return found
 
-    def predict_proba(self, X: inputs.Images) -> NDArray[np.float64]:  # (n, way)
+    def predict_proba(self, X: inputs.Images, *, track: Track = silent) -> NDArray[np.float64]:  # (n, way)
         """The probability of each class, in the order of `classes_`."""
-        return self._logits(X).double().softmax(1).cpu().numpy()
+        return self.fitted_.probabilities(self._cosines(X, track)).cpu().numpy()
 
-    def score(self, X: inputs.Images, y: Any) -> float:
-        """The share of images that get their label."""
-        return float(np.mean([a == b for a, b in zip(self.predict(X).tolist(), as_labels(y), strict=True)]))
+    def decision_function(self, X: inputs.Images) -> NDArray[np.float64]:  # (n, way)
+        """The calibrated logits."""
+        found: NDArray[np.float64] = (self.fitted_.scale * self._cosines(X).double()).cpu().numpy()
+        return found
 
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """The labels, as they were given."""
-        return self.fitted_.classes
+    def score(self, X: inputs.Images, y: Any = None) -> float:
+        """The share of images that get their label; like `fit`, it takes a folder a class, too."""
+        items, labels = inputs.labelled_items(X, y)
+        found = self.predict(items).tolist()
+        return sum(bool(a == b) for a, b in zip(found, labels, strict=True)) / len(labels)
 
-    @property
-    def coefficients_(self) -> dict[str, float]:
-        """How much of each training domain the support set is."""
-        return dict(self.fitted_.coefficients)
+    def unknown_score(self, X: inputs.Images) -> NDArray[np.float64]:  # (n,)
+        """How unlike every class an image is: 0 to 1; half of the classes' own images are below 0.5."""
+        return self.fitted_.familiar.scores(self._cosines(X)).cpu().numpy()
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the classifier as one file."""
-        from fewshift.estimator.saved import write_fitted
+    def is_unknown(self, X: inputs.Images) -> NDArray[np.bool_]:  # (n,)
+        """Whether the unknown score is over the limit that the support set set."""
+        return self.unknown_score(X) > self.fitted_.familiar.limit
 
-        write_fitted(path, self.fitted_, self.kit_, self.kit_name_, self.method)
-
-    def embed(self, X: inputs.Images) -> Tensor:  # (n, d)
+    def embed(self, X: inputs.Images, *, track: Track = silent) -> Tensor:  # (n, d)
         """The adapted features of images."""
-        read = inputs.read(inputs.items_of(X), self._rule)
-        return self.engine_.embed(self.fitted_.params, read.images.to(self._where))
+        fitted, opened = self.fitted_, self._opened
+        parts = inputs.read_in_parts(inputs.items_of(X), opened.rule, track)
+        return torch.cat([opened.engine.embed(fitted.params, p.images.to(opened.device)) for p in parts])
 
-    def _logits(self, X: inputs.Images) -> Tensor:
-        return self.fitted_.logits(self.embed(X))
+    def _cosines(self, X: inputs.Images, track: Track = silent) -> Tensor:  # (n, way)
+        return self.fitted_.cosines(self.embed(X, track=track))
 
-    def _open(self) -> None:
-        self.kit_name_: str
-        self.kit_: Kit
-        self.kit_name_, self.kit_ = kits.resolve(self.kit, kits.choose_device(self.device), self.quiet)
-        self.engine_: Engine = choose_engine(self.kit_.backbone, self.engine)
+    # --- keeping -------------------------------------------------------------------------------------------
+
+    def save(
+        self, path: str | os.PathLike[str], *, with_backbone: bool = False, with_support: bool = False
+    ) -> None:
+        """Write one small file, all or nothing.
+
+        It names its kit; `with_backbone` puts the frozen weights in, so that nothing else is needed to
+        predict. `with_support` keeps the support images, small and in 8 bits, so that a loaded classifier
+        can be re-adapted.
+        """
+        from fewshift.estimator.saved import write_classifier
+
+        write_classifier(
+            path,
+            self.fitted_,
+            self._opened,
+            self.method,
+            support=self._support() if with_support else None,
+            with_backbone=with_backbone,
+        )
+
+    # --- inside ---------------------------------------------------------------------------------------------
 
     @property
-    def _where(self) -> torch.device:
-        return self.kit_.backbone.device
+    def _labels(self) -> tuple[Hashable, ...]:
+        return tuple(self.classes_.tolist())
 
     @property
-    def _rule(self) -> PixelRule:
-        return pixel_rule(self.kit_)
+    def _has_support(self) -> bool:
+        return vars(self).get("_support_set") is not None
+
+    def _support(self) -> Support:
+        self.fitted_  # noqa: B018  (not fitted comes first)
+        if not self._has_support:
+            raise FewshiftError(
+                "this classifier was saved without its support images and cannot be re-adapted: "
+                "fit it again, save it with_support=True, or say adapt=False to change prototypes only"
+            )
+        assert self._support_set is not None
+        return self._support_set
+
+    def _keep(self, fitted: Fitted, support: Support | None, began: float | None) -> None:
+        self._fitted = fitted
+        self._support_set: Support | None = support
+        if began is not None:
+            self.seconds_ = time.perf_counter() - began
+
+    def _tools(self, opened: kits.Opened, track: Track) -> Tools:
+        return Tools(opened.kit, opened.engine, self.method, self.settings, self.seed, track)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewshift.core.centroids import cosine_logits
+from fewshift.estimator.hints import Hint
+from fewshift.estimator.unknown import Familiar
 from fewshift.types import TaskParams
-
-SCALE = 10.0  # of the cosine in every published method
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Settings:
     rates: tuple[float, float]  # of the adapters and of the last map
     steps: int
     why: str
+    frozen: bool = False  # the network as it is, without even the starting values
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,25 @@ class Fitted:
     prototypes: Tensor  # (way, d)
     counts: tuple[int, ...]  # support images of each class
     scale: float  # of the cosine: calibrated, 10 where nothing could be measured
-    unknown_below: float  # a best cosine below this is unlike every class
+    familiar: Familiar  # how near images of the classes lie, for the unknown score
     settings: Settings
     coefficients: Mapping[str, float] = field(default_factory=dict)
-    losses: tuple[float, ...] = ()
+    losses: tuple[float, ...] = ()  # before each step
+    hints: tuple[Hint, ...] = ()  # about the support set; not saved
+
+    @property
+    def unknown_below(self) -> float:
+        """The best cosine at which the unknown score is at its limit."""
+        return self.familiar.below
+
+    def cosines(self, features: Tensor) -> Tensor:  # (n, d) -> (n, way)
+        """How near each feature is to each class."""
+        return cosine_logits(features, self.prototypes, 1.0)
 
     def logits(self, features: Tensor) -> Tensor:  # (n, d) -> (n, way)
         """Calibrated logits: their softmax is the probability of each class."""
         return cosine_logits(features, self.prototypes, self.scale)
 
-    def cosines(self, features: Tensor) -> Tensor:  # (n, d) -> (n, way)
-        """How near each feature is to each class."""
-        return cosine_logits(features, self.prototypes, 1.0)
+    def probabilities(self, cosines: Tensor) -> Tensor:  # (n, way) -> (n, way) float64
+        """The softmax of the calibrated logits."""
+        return (self.scale * cosines.double()).softmax(dim=1)

@@ -6,7 +6,7 @@ A picture is prepared as soon as it is decoded, so that memory does not grow wit
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,9 +23,12 @@ from fewshift.data.domain import Pixels
 from fewshift.data.folder import SUFFIXES, list_folder, read_image
 from fewshift.data.pixels import PixelRule, prepare
 from fewshift.errors import DataError, FewshiftError
+from fewshift.estimator.labels import as_labels
 from fewshift.progress import Track, silent
 
 Images: TypeAlias = Any  # a folder, a path, a picture, an array or tensor of four dimensions, a list of these
+
+AT_ONCE = 128  # images that are held at a time while others wait
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,21 @@ def folder_items(folder: str | os.PathLike[str]) -> tuple[list[Path], list[str]]
     return [file for file, _ in pairs], [name for _, name in pairs]
 
 
+def labelled_items(images: Images, labels: Any) -> tuple[list[Any], list[Hashable]]:
+    """Single images and their labels, from both, or from a folder with a folder a class alone."""
+    if labels is None:
+        if not isinstance(images, str | os.PathLike):
+            raise FewshiftError("there are no labels: give them after the images, or give a folder a class")
+        files, names = folder_items(images)
+        return [*files], [*names]
+    items, known = [*items_of(images)], as_labels(labels)
+    if len(items) != len(known):
+        raise FewshiftError(f"{len(items)} images and {len(known)} labels: give each image its label")
+    if not items:
+        raise FewshiftError("there are no images: give at least one a class")
+    return items, known
+
+
 def items_of(images: Images) -> Sequence[Any]:
     """The single images in what the user gave."""
     if isinstance(images, str | os.PathLike):
@@ -68,18 +86,26 @@ def items_of(images: Images) -> Sequence[Any]:
     )
 
 
-def read(
-    items: Sequence[Any], rule: PixelRule, track: Track = silent, label: str = "reading images"
-) -> Prepared:
-    """All images by the rule that the backbone was trained with."""
-    names = tuple(name_of(item, place) for place, item in enumerate(items))
-    if not names:
+def read(items: Sequence[Any], rule: PixelRule, track: Track = silent, *, first: int = 0) -> Prepared:
+    """All images by the rule that the backbone was trained with; those without a name count from `first`."""
+    parts = list(read_in_parts(items, rule, track, first=first))
+    return Prepared(torch.cat([p.images for p in parts]), tuple(n for p in parts for n in p.names))
+
+
+def read_in_parts(
+    items: Sequence[Any], rule: PixelRule, track: Track = silent, *, first: int = 0
+) -> Iterator[Prepared]:
+    """The same, some at a time: thousands of images need no more memory than a few."""
+    if not items:
         raise FewshiftError("there are no images: give at least one")
-    out = torch.empty(len(names), 3, rule.size, rule.size)
-    pixels = (pixels_of(item, name) for item, name in zip(items, names, strict=True))
-    for place, image in enumerate(track(pixels, label=label, total=len(names))):
-        out[place] = prepare([image], rule)[0]
-    return Prepared(out, names)
+    names: list[str] = []
+    images: list[Tensor] = []
+    for place, item in enumerate(track(items, label="reading images", total=len(items))):
+        names.append(name_of(item, first + place))
+        images.append(prepare([pixels_of(item, names[-1])], rule))
+        if len(images) == AT_ONCE or place == len(items) - 1:
+            yield Prepared(torch.cat(images), tuple(names))
+            names, images = [], []
 
 
 def pixels_of(item: Any, name: str) -> Pixels:

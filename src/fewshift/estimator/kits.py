@@ -1,33 +1,55 @@
-"""Which kit a classifier uses, loaded once a process."""
+"""Which kit a classifier uses, loaded once a process, and the engine that runs it."""
 
 from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
 import torch
 
+from fewshift.data.pixels import PixelRule
 from fewshift.errors import FewshiftError
+from fewshift.evaluation.pixel_rule import pixel_rule
 from fewshift.nets.bundled import bundled_kits, default_kit_name, find_kit
+from fewshift.nets.choice import choose_engine
+from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 
 KitLike: TypeAlias = "Kit | str | os.PathLike[str] | None"
 log = logging.getLogger("fewshift")
 
 
-def resolve(kit: KitLike, device: torch.device, quiet: bool) -> tuple[str, Kit]:
-    """The kit and its name; None is the best on validation among those installed, and is said."""
+@dataclass(frozen=True)
+class Opened:
+    """A kit ready for use."""
+
+    name: str
+    kit: Kit
+    engine: Engine
+    rule: PixelRule
+
+    @property
+    def device(self) -> torch.device:
+        """Where the work is done."""
+        return self.kit.backbone.device
+
+
+def open_kit(kit: KitLike, device: str, engine: str, quiet: bool) -> Opened:
+    """The kit on its device; None is the best on validation among those installed, and is said."""
+    where = choose_device(device)
     if isinstance(kit, Kit):
-        return str(kit.info.get("name", "own")), kit.to(device) if kit.backbone.device != device else kit
+        own = kit if kit.backbone.device == where else kit.to(where)
+        return Opened("own", own, choose_engine(own.backbone, engine), pixel_rule(own))
     text = default_kit_name() if kit is None else os.fspath(kit)
     if kit is None and not quiet:
         _say_once(text)
     path = Path(text) if Path(text).is_file() else bundled_kits().get(text)
     stamp = path.stat().st_mtime_ns if path is not None else 0
-    return _loaded(text, stamp, str(device))
+    return _opened(text, stamp, str(where), engine)
 
 
 def choose_device(name: str) -> torch.device:
@@ -42,10 +64,11 @@ def choose_device(name: str) -> torch.device:
 
 
 @lru_cache(maxsize=2)
-def _loaded(text: str, stamp: int, device: str) -> tuple[str, Kit]:
-    return find_kit(text, device)
+def _opened(text: str, stamp: int, device: str, engine: str) -> Opened:
+    name, kit = find_kit(text, device)
+    return Opened(name, kit, choose_engine(kit.backbone, engine), pixel_rule(kit))
 
 
 @lru_cache(maxsize=1)
 def _say_once(name: str) -> None:
-    log.warning("using the bundled kit %s; kit= takes another", name)
+    log.warning("using the kit %s, the best on validation of those installed; kit= takes another", name)

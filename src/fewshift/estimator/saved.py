@@ -1,77 +1,153 @@
-"""A fitted classifier as one small file."""
+"""A fitted classifier as one small safetensors file.
+
+The frozen weights stay in the kit, of which the file keeps the name and the backbone's fingerprint. Paths and
+file names of the support images are not kept.
+"""
 
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
+from fewshift.data.pixels import PixelRule
 from fewshift.errors import FewshiftError
 from fewshift.estimator import kits
+from fewshift.estimator.adapting import Support
+from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.estimator.fitted import Fitted, Settings
+from fewshift.estimator.label_json import from_json, to_json
 from fewshift.estimator.labels import class_array
-from fewshift.nets.kit import Kit
+from fewshift.estimator.unknown import Familiar
+from fewshift.nets.bundled import bundled_kits
+from fewshift.nets.kit import Kit, load_kit, save_kit
 from fewshift.nets.tensor_file import Kind, join, part, read_tensors, write_tensors
-
-if TYPE_CHECKING:
-    from fewshift.estimator.classifier import FewShotClassifier
 
 CLASSIFIER = Kind("classifier", "fewshift-classifier", version=1)
 
 
-def write_fitted(path: str | os.PathLike[str], fitted: Fitted, kit: Kit, kit_name: str, method: str) -> None:
+def write_classifier(
+    path: str | os.PathLike[str],
+    fitted: Fitted,
+    opened: kits.Opened,
+    method: str,
+    *,
+    support: Support | None = None,
+    with_backbone: bool = False,
+) -> None:
     """Write the file, all or nothing."""
     header = {
-        "classes": fitted.classes.tolist(),
+        "classes": [to_json(label) for label in fitted.classes.tolist()],
         "method": method,
-        "kit": kit_name,
-        "fingerprint": kit.backbone.fingerprint(),
-        "images": asdict(kit.images),
+        "kit": opened.name,
+        "fingerprint": opened.kit.backbone.fingerprint(),
+        "pixels": asdict(opened.rule),
         "counts": list(fitted.counts),
         "scale": fitted.scale,
-        "unknown_below": fitted.unknown_below,
+        "familiar": asdict(fitted.familiar),
         "settings": asdict(fitted.settings),
         "coefficients": dict(fitted.coefficients),
         "losses": list(fitted.losses),
+        "torch": torch.__version__,
     }
-    write_tensors(
-        os.fspath(path),
-        CLASSIFIER,
-        header,
-        join({"params": fitted.params, "": {"prototypes": fitted.prototypes}}),
-    )
+    tensors: dict[str, Mapping[str, Tensor]] = {
+        "params": fitted.params,
+        "classes": {"prototypes": fitted.prototypes},
+    }
+    if support is not None:
+        tensors["support"] = {"images": _levels(support.images, opened.rule), "labels": support.labels}
+    if with_backbone:
+        tensors["kit"] = {"file": _kit_bytes(opened.kit)}
+    write_tensors(os.fspath(path), CLASSIFIER, header, join(tensors))
 
 
-def load(path: str | os.PathLike[str], kit: kits.KitLike = None, device: str = "auto") -> FewShotClassifier:
-    """A saved classifier, ready to predict."""
-    from fewshift.estimator.classifier import FewShotClassifier
+def load(
+    path: str | os.PathLike[str], kit: kits.KitLike = None, *, device: str = "auto", engine: str = "auto"
+) -> FewShotClassifier:
+    """A saved classifier, ready to predict.
 
+    Its backbone comes from the file itself, from `kit`, or from the bundled kit that it was fitted with.
+    """
     header, tensors = read_tensors(os.fspath(path), CLASSIFIER)
-    clf = FewShotClassifier(method=header["method"], kit=header["kit"] if kit is None else kit, device=device)
-    clf._open()
-    found = clf.kit_.backbone.fingerprint()
+    if kit is None:
+        kit = _own_kit(part(tensors, "kit")) or _bundled(header, path)
+    classifier = FewShotClassifier(method=header["method"], kit=kit, device=device, engine=engine)
+    opened = kits.open_kit(kit, device, engine, quiet=True)
+    found = opened.kit.backbone.fingerprint()
     if found != header["fingerprint"]:
         raise FewshiftError(
             f"{path} was fitted on another backbone ({header['fingerprint'][:12]}) than that of the kit "
-            f"{clf.kit_name_} ({found[:12]}): give the kit it was fitted with, {header['kit']}, as kit="
+            f"{opened.name} ({found[:12]}): give the kit {header['kit']} it was fitted with"
         )
-    where = clf.kit_.backbone.device
-
-    def here(named: dict[str, Any]) -> dict[str, torch.Tensor]:
-        return {site: value.to(where) for site, value in named.items()}
-
-    settings = header["settings"]
-    clf.fitted_ = Fitted(
-        class_array(header["classes"]),
-        here(part(tensors, "params")),
-        here(part(tensors, ""))["prototypes"],
-        tuple(header["counts"]),
-        header["scale"],
-        header["unknown_below"],
-        Settings(tuple(settings["rates"]), settings["steps"], settings["why"]),
-        header["coefficients"],
-        tuple(header["losses"]),
+    pixels: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in header["pixels"].items()}
+    rule = PixelRule(**pixels)
+    classifier._now_open, classifier._kit_name = replace(opened, rule=rule), opened.name
+    classes = tuple(from_json(value) for value in header["classes"])
+    fitted = Fitted(
+        classes=class_array(classes),
+        params={site: value.to(opened.device) for site, value in part(tensors, "params").items()},
+        prototypes=part(tensors, "classes")["prototypes"].to(opened.device),
+        counts=tuple(header["counts"]),
+        scale=header["scale"],
+        familiar=Familiar(**header["familiar"]),
+        settings=Settings(**{**header["settings"], "rates": tuple(header["settings"]["rates"])}),
+        coefficients=header["coefficients"],
+        losses=tuple(header["losses"]),
     )
-    return clf
+    classifier._keep(fitted, _support(part(tensors, "support"), classes, rule), began=None)
+    return classifier
+
+
+def _support(kept: Mapping[str, Tensor], classes: tuple[Any, ...], rule: PixelRule) -> Support | None:
+    if not kept:
+        return None
+    names = tuple(f"saved image {place}" for place in range(len(kept["labels"])))
+    return Support(_from_levels(kept["images"], rule), kept["labels"], names, classes)
+
+
+def _levels(images: Tensor, rule: PixelRule) -> Tensor:  # (n, 3, s, s) float -> uint8
+    """Back to whole grey levels: a quarter of the size, and no difference that an adaptation would notice."""
+    mean, std = _channels(rule)
+    return ((images * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
+
+
+def _from_levels(levels: Tensor, rule: PixelRule) -> Tensor:  # (n, 3, s, s) uint8 -> float
+    mean, std = _channels(rule)
+    return (levels.to(torch.float32) / 255 - mean) / std
+
+
+def _channels(rule: PixelRule) -> tuple[Tensor, Tensor]:
+    return torch.tensor(rule.mean)[:, None, None], torch.tensor(rule.std)[:, None, None]
+
+
+def _kit_bytes(kit: Kit) -> Tensor:
+    """The backbone as a kit file inside this file, so that both are read by the same code."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "backbone.kit"
+        save_kit(Kit(kit.backbone, kit.images), path)
+        return torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8)
+
+
+def _own_kit(stored: Mapping[str, Tensor]) -> Kit | None:
+    if not stored:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "backbone.kit"
+        path.write_bytes(stored["file"].numpy().tobytes())
+        return load_kit(path)
+
+
+def _bundled(header: Mapping[str, Any], path: str | os.PathLike[str]) -> str:
+    name = str(header["kit"])
+    if name not in bundled_kits():
+        raise FewshiftError(
+            f"{path} was fitted with the kit {name!r}, which does not come with Fewshift: "
+            "say where that kit's file is (kit= or --kit), or save the classifier with its backbone"
+        )
+    return name

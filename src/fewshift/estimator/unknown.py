@@ -1,0 +1,56 @@
+"""Is an image unlike every class? Judged by its best cosine against those of held-out support images."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import torch
+from torch import Tensor
+
+from fewshift.core.centroids import cosine_logits
+from fewshift.estimator.trials import HeldOut
+
+LIMIT = 0.95  # a score above this: farther off than about 19 of 20 images of the classes would be
+LEAST_SPREAD = 0.02  # of the cosine: a handful of images can lie closer together by chance
+
+
+@dataclass(frozen=True)
+class Familiar:
+    """How near images of the classes lie to their nearest prototype: mean and spread of that cosine."""
+
+    mean: float
+    spread: float
+    limit: float = LIMIT
+
+    @property
+    def below(self) -> float:
+        """The cosine at which the score is at its limit."""
+        return self.mean - self.spread * NormalDist().inv_cdf(self.limit)
+
+    def scores(self, cosines: Tensor) -> Tensor:  # (n, way) -> (n,)
+        """From 0, as near as can be, to 1, unlike any class; half the images of the classes are below 0.5."""
+        best = cosines.double().amax(dim=1)
+        scores: Tensor = torch.special.ndtr((self.mean - best) / self.spread)
+        return scores
+
+
+def familiar(found: HeldOut) -> Familiar:
+    """From held-out images and the prototype of their own class: a wrong neighbour is no familiar one."""
+    own = found.cosines.double().gather(1, found.labels[:, None])[:, 0]
+    spread = float(own.std()) if len(own) > 1 else 0.0
+    # With n images the spread is itself uncertain; this is the usual widening of a prediction interval.
+    spread = max(spread, LEAST_SPREAD) * math.sqrt(1 + 1 / len(own))
+    return Familiar(float(own.mean()), spread)
+
+
+def familiar_from_prototypes(prototypes: Tensor) -> Familiar:  # (way, d)
+    """With one image a class: an image as far from every class as the classes are from each other is unlike.
+
+    The mean lies half-way between a class itself and its nearest neighbour.
+    """
+    cosines = cosine_logits(prototypes, prototypes, 1.0).double()
+    cosines.fill_diagonal_(-1.0)
+    nearest = float(cosines.amax(dim=1).mean())
+    return Familiar((1 + nearest) / 2, max((1 - nearest) / 4, LEAST_SPREAD))
