@@ -13,6 +13,7 @@ from dataclasses import replace
 import torch
 
 from fewshift.core.precond import initial_preconditioners
+from fewshift.core.rules import RULES
 from fewshift.core.starts import DomainStarts
 from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import Kit, Part
@@ -20,6 +21,7 @@ from fewshift.nets.policy import PART, new_policy, policy_part
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
 from fewshift.presets.rates import TUNABLE
+from fewshift.training.maml import MamlSettings, maml_part, meta_learned
 
 DOMAINS = ("birds", "cars", "glyphs")
 
@@ -60,12 +62,24 @@ def with_policy(kit: Kit) -> Kit:
     return kit.with_(parts={**kit.parts, PART: policy_part(new_policy(kit.backbone, 1.0, seed=3))})
 
 
+def with_maml(kit: Kit) -> Kit:
+    """Weights and rules as after some training: all of them a little off their start."""
+    parts = dict(kit.parts)
+    for name, rule in RULES.items():
+        settings = MamlSettings(rule=name, inner_rate=0.01, steps=2, test_steps=3, norm="support")
+        learned = meta_learned(kit.backbone, settings).start()
+        noisy = {name: t + 0.02 * torch.randn_like(t) for name, t in learned.items()}
+        parts[rule.method] = maml_part(kit.backbone, settings, noisy)
+    return kit.with_(parts=parts)
+
+
 FILLERS: tuple[Callable[[Kit], Kit], ...] = (
     with_preconditioners,
     with_starts,
     with_classifier,
     with_rates,
     with_policy,
+    with_maml,
 )
 
 

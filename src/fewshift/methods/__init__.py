@@ -13,10 +13,18 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from fewshift.methods.about import About
+from fewshift.methods.alfa import ABOUT as ALFA
+from fewshift.methods.alfa import build as alfa
 from fewshift.methods.fine_tune import ABOUT as FINE_TUNE
 from fewshift.methods.fine_tune import ABOUT_NORMS as NORM_TUNE
 from fewshift.methods.fine_tune import build as fine_tune
 from fewshift.methods.fine_tune import build_norms as norm_tune
+from fewshift.methods.gap import ABOUT as GAP
+from fewshift.methods.gap import ABOUT_APPROXIMATE as GAP_APPROXIMATE
+from fewshift.methods.gap import ABOUT_EIGEN as GAP_EIGEN
+from fewshift.methods.gap import build as gap
+from fewshift.methods.gap import build_approximate as gap_approximate
+from fewshift.methods.gap import build_eigen as gap_eigen
 from fewshift.methods.gd import ABOUT as GD
 from fewshift.methods.gd import ABOUT_TUNED as GD_TUNED
 from fewshift.methods.gd import ABOUT_UNTRAINED_TSP as TSP_UNTRAINED
@@ -27,6 +35,10 @@ from fewshift.methods.linear_probe import ABOUT as LINEAR_PROBE
 from fewshift.methods.linear_probe import build as linear_probe
 from fewshift.methods.logistic import ABOUT as LOGISTIC
 from fewshift.methods.logistic import build as logistic
+from fewshift.methods.meta_curvature import ABOUT as META_CURVATURE
+from fewshift.methods.meta_curvature import build as meta_curvature
+from fewshift.methods.meta_sgd import ABOUT as META_SGD
+from fewshift.methods.meta_sgd import build as meta_sgd
 from fewshift.methods.mokd import ABOUT as MOKD
 from fewshift.methods.mokd import build as mokd
 from fewshift.methods.ncc import ABOUT as NCC
@@ -35,6 +47,8 @@ from fewshift.methods.pa import ABOUT as PA
 from fewshift.methods.pa import build as pa
 from fewshift.methods.pmf import ABOUT as PMF
 from fewshift.methods.pmf import build as pmf
+from fewshift.methods.proto_maml import ABOUT as PROTO_MAML
+from fewshift.methods.proto_maml import build as proto_maml
 from fewshift.methods.ta2 import ABOUT as TA2
 from fewshift.methods.ta2 import ABOUT_TUNED as TA2_TUNED
 from fewshift.methods.ta2 import build as ta2
@@ -68,16 +82,23 @@ __all__ = [
     "METHODS",
     "About",
     "Builder",
+    "alfa",
     "fine_tune",
+    "gap",
+    "gap_approximate",
+    "gap_eigen",
     "gd",
     "gd_tuned",
     "linear_probe",
     "logistic",
+    "meta_curvature",
+    "meta_sgd",
     "mokd",
     "ncc",
     "norm_tune",
     "pa",
     "pmf",
+    "proto_maml",
     "start",
     "start_tuned",
     "ta2",
@@ -126,6 +147,13 @@ METHODS: Mapping[str, Builder] = {
     "fine_tune": fine_tune,
     "norm_tune": norm_tune,
     "pmf": pmf,
+    "proto_maml": proto_maml,
+    "alfa": alfa,
+    "gap": gap,
+    "gap_eigen": gap_eigen,
+    "gap_approximate": gap_approximate,
+    "meta_sgd": meta_sgd,
+    "meta_curvature": meta_curvature,
 }
 
 ABOUT: Mapping[str, About] = {
@@ -152,4 +180,11 @@ ABOUT: Mapping[str, About] = {
     "fine_tune": FINE_TUNE,
     "norm_tune": NORM_TUNE,
     "pmf": PMF,
+    "proto_maml": PROTO_MAML,
+    "alfa": ALFA,
+    "gap": GAP,
+    "gap_eigen": GAP_EIGEN,
+    "gap_approximate": GAP_APPROXIMATE,
+    "meta_sgd": META_SGD,
+    "meta_curvature": META_CURVATURE,
 }
