@@ -13,7 +13,9 @@ from fewshift.cli.demo import demo
 from fewshift.cli.doctor import doctor
 from fewshift.cli.evaluate import evaluate
 from fewshift.cli.export import export
+from fewshift.cli.fit import fit
 from fewshift.cli.methods import methods
+from fewshift.cli.predict import predict
 from fewshift.cli.report import report
 from fewshift.cli.train import train
 from fewshift.errors import FewshiftError
@@ -50,6 +52,8 @@ app.command("methods")(methods)
 app.command("evaluate")(evaluate)
 app.command("export")(export)
 app.command("report")(report)
+app.command("fit")(fit)
+app.command("predict")(predict)
 app.add_typer(train, name="train")
 app.add_typer(bench, name="bench")
 

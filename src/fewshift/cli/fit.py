@@ -1,0 +1,83 @@
+"""`fewshift fit`: a folder of labelled images to one classifier file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fewshift.cli.console import bars
+
+if TYPE_CHECKING:
+    from fewshift.estimator.classifier import FewShotClassifier
+
+HINTS_SHOWN = 10
+SHARES_SHOWN = 3
+
+
+def fit(
+    support: Annotated[
+        Path, typer.Argument(help="A folder that holds a folder of images a class.", metavar="SUPPORT")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The classifier file to write.")],
+    method: Annotated[str, typer.Option(help="tsp, tsa, gd, pa or ncc.")] = "tsp",
+    kit: Annotated[
+        str | None, typer.Option(help="A kit file or a bundled kit's name. Default: the best on validation.")
+    ] = None,
+    settings: Annotated[
+        str, typer.Option(help="auto: steps chosen from the images; published: the paper's rates and steps.")
+    ] = "auto",
+    seed: Annotated[int, typer.Option(help="Equal seeds and images give equal classifiers.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, plain, folded or graph.")] = "auto",
+    with_backbone: Annotated[
+        bool, typer.Option("--with-backbone", help="Put the backbone into the file: it needs no kit then.")
+    ] = False,
+    with_support: Annotated[
+        bool, typer.Option("--with-support", help="Keep small copies of the images, to add classes later.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No bars and no tables.")] = False,
+) -> None:
+    """Learn to tell classes apart from a few images of each.
+
+    Example: `fewshift fit birds/ -o birds.fewshift`, where `birds/` holds `robin/`, `wren/`, ...; then
+    `fewshift predict birds.fewshift new/*.jpg`
+    """
+    from fewshift.errors import FewshiftError
+    from fewshift.estimator.classifier import FewShotClassifier
+
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        what = "is a folder" if out.is_dir() else f"cannot be written: there is no folder {out.parent}"
+        raise FewshiftError(f"--out {out} {what}: give the name of a file, such as birds.fewshift")
+    classifier = FewShotClassifier(
+        method=method, kit=kit, settings=settings, seed=seed, device=device, engine=engine, quiet=True
+    )
+    classifier.fit(support, track=bars(quiet))
+    classifier.save(out, with_backbone=with_backbone, with_support=with_support)
+    if not quiet:
+        _describe(classifier, out)
+
+
+def _describe(classifier: FewShotClassifier, out: Path) -> None:
+    from fewshift.cli.tables import add_row, plain_table, print_table
+
+    fitted, settings = classifier.fitted_, classifier.settings_
+    table = plain_table(("class", "images"), right=("images",), fold=("class",))
+    for label, count in zip(classifier.classes_.tolist(), fitted.counts, strict=True):
+        add_row(table, str(label), str(count))
+    print_table(table)
+    engine = classifier.engine_
+    print(f"kit        {classifier.kit_name_}, engine {engine.name} on {engine.backbone.device}")
+    rates = ", ".join(f"{rate:.3g}" for rate in settings.rates)
+    print(f"settings   {classifier.method}, {settings.steps} steps at rates {rates}: {settings.why}")
+    shares = sorted(classifier.coefficients_.items(), key=lambda item: -item[1])[:SHARES_SHOWN]
+    if shares:
+        print("resembles  " + ", ".join(f"{domain} {share:.0%}" for domain, share in shares))
+    for hint in classifier.support_hints_[:HINTS_SHOWN]:
+        print(f"hint       {hint}")
+    if len(classifier.support_hints_) > HINTS_SHOWN:
+        print(f"hint       and {len(classifier.support_hints_) - HINTS_SHOWN} more images like these")
+    size = out.stat().st_size
+    print(f"wrote      {out} ({size / 1e6:.1f} MB) after {classifier.seconds_:.1f} s")
+    print(f"next       fewshift predict {out} IMAGES...")

@@ -1,0 +1,147 @@
+"""`fewshift predict`: images to class names with probabilities, as a table, JSON lines or CSV."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fewshift.cli.console import bars
+
+if TYPE_CHECKING:
+    from fewshift.estimator.predictions import Prediction
+
+
+def predict(
+    classifier: Annotated[Path, typer.Argument(help="A file that `fewshift fit` wrote.", metavar="FITTED")],
+    images: Annotated[
+        list[str],
+        typer.Argument(help="Files, folders, patterns such as 'new/*.jpg'; - reads names from stdin."),
+    ],
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON object a line and image.")] = False,
+    csv_rows: Annotated[bool, typer.Option("--csv", help="Comma-separated values with a heading.")] = False,
+    top: Annotated[int, typer.Option(min=1, help="So many classes an image.")] = 1,
+    kit: Annotated[str | None, typer.Option(help="The kit's file, where it is no bundled one.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No bars.")] = False,
+) -> None:
+    """Say of each image which class it is, how probable that is, and whether it is unlike all classes.
+
+    An image that cannot be read is named on stderr; the others are answered, and the exit code is 2.
+
+    Example: `fewshift predict birds.fewshift new/ --top 3`, or
+    `ls new/*.jpg | fewshift predict birds.fewshift - --json`
+    """
+    from fewshift.errors import FewshiftError
+    from fewshift.estimator.predictions import Prediction, predictions
+    from fewshift.estimator.saved import load
+
+    if json_lines and csv_rows:
+        raise FewshiftError("--json and --csv are both given: choose one")
+    loaded = load(classifier, kit, device=device)
+    items = [path for text in images for path in _files(text)]
+    if not items:
+        raise FewshiftError("standard input names no images: give one file name a line")
+    problems = 0
+    show = _Json() if json_lines else _Csv(top) if csv_rows else _Table(top)
+    try:
+        for found in predictions(loaded, items, bars(quiet)):
+            if isinstance(found, Prediction):
+                show.row(found, top)
+            else:
+                problems += 1
+                typer.echo(f"fewshift: {found.problem}", err=True)
+        show.finish()
+    except BrokenPipeError:  # whoever was reading has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if problems:
+        raise typer.Exit(2)
+
+
+def _files(text: str) -> Iterator[Path]:
+    """The image files that one word on the command line stands for."""
+    from fewshift.errors import DataError
+    from fewshift.estimator.inputs import items_of
+
+    if text == "-":
+        for line in sys.stdin:
+            if line.strip():
+                yield Path(line.rstrip("\r\n"))
+        return
+    matches = [text] if Path(text).exists() else sorted(glob.glob(text, recursive=True))
+    if not matches:
+        what = "no file matches the pattern" if glob.has_magic(text) else "there is no file or folder"
+        raise DataError(f"{what} {text}: give image files or folders")
+    for match in matches:
+        yield from items_of(match)
+
+
+def _printable(text: str) -> str:
+    """File names may hold bytes that no text has."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+class _Json:
+    """One object a line, at once."""
+
+    def row(self, found: Prediction, top: int) -> None:
+        from fewshift.estimator.label_json import to_json
+
+        ranked = [{"class": to_json(label), "probability": round(p, 6)} for label, p in found.ranked[:top]]
+        line: dict[str, Any] = {"image": _printable(found.name), **ranked[0]}
+        line |= {"unknown_score": round(found.unknown_score, 6), "unknown": found.unknown, "top": ranked}
+        print(json.dumps(line, ensure_ascii=False), flush=True)
+
+    def finish(self) -> None:
+        pass
+
+
+class _Csv:
+    """A heading and a row an image, at once."""
+
+    def __init__(self, top: int) -> None:
+        more = [f"{name}_{place}" for place in range(2, top + 1) for name in ("class", "probability")]
+        self.writer = csv.writer(sys.stdout, lineterminator="\n")
+        self.writer.writerow(["image", "class", "probability", "unknown_score", "unknown", *more])
+
+    def row(self, found: Prediction, top: int) -> None:
+        cells = [(str(label), f"{p:.6f}") for label, p in found.ranked[:top]]
+        score = f"{found.unknown_score:.6f}"
+        more = [cell for pair in cells[1:] for cell in pair]
+        self.writer.writerow(
+            [_printable(found.name), *cells[0], score, "yes" if found.unknown else "no", *more]
+        )
+
+    def finish(self) -> None:
+        sys.stdout.flush()
+
+
+class _Table:
+    """For people, when all is done."""
+
+    def __init__(self, top: int) -> None:
+        self.rows: list[Sequence[str]] = []
+        self.top = top
+
+    def row(self, found: Prediction, top: int) -> None:
+        best, *others = found.ranked[:top]
+        more = ", ".join(f"{label} {p:.1%}" for label, p in others)
+        unlike = f"{found.unknown_score:.2f}" + (" unlike all classes" if found.unknown else "")
+        self.rows.append([_printable(found.name), str(best[0]), f"{best[1]:.1%}", unlike, more])
+
+    def finish(self) -> None:
+        from fewshift.cli.tables import add_row, plain_table, print_table
+
+        headings = ["image", "class", "probability", "unknown score", *(["then"] if self.top > 1 else [])]
+        table = plain_table(headings, right=("probability",), fold=("image", "class", "then"))
+        for row in self.rows:
+            add_row(table, *row[: len(headings)])
+        if self.rows:
+            print_table(table)
