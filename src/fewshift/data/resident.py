@@ -46,6 +46,11 @@ class ResidentDomain:
         """Where the images are."""
         return self.levels.device
 
+    @property
+    def made_of(self) -> str:
+        """The name of its pixels."""
+        return self.rule.name
+
     def rows(self, split: Split) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # (n,), (n,)
         """Rows of a split's images and the place of each one's class among the split's classes."""
         classes = self.spec.splits[split]

@@ -15,6 +15,8 @@ from fewshift.data.spec import Group, Spec
 from fewshift.errors import DataError
 from fewshift.types import SPLITS, Split
 
+FEWEST = 20  # images of a class: enough for a task's support and query
+
 
 @dataclass(frozen=True)
 class Renumbered:
@@ -57,6 +59,22 @@ def hold_out(domain: Domain, fraction: float, seed: int = 0) -> tuple[Domain, Do
         held |= set(block)
     kept = [c for c in spec.splits["train"] if c not in held]
     return _with_train(domain, kept), _with_train(domain, sorted(held))
+
+
+def at_most(domain: Domain, images: int, seed: int = 0) -> Domain:
+    """The domain with about `images` TRAIN images or fewer; VALID and TEST stay whole.
+
+    Classes first give up images, down to twenty of each; then whole classes (alphabets) go, by the seed.
+    """
+    spec = domain.spec
+    train = spec.splits["train"]
+    if images < 1:
+        raise DataError(f"{spec.name}: at most {images} images leave nothing to train on: give 1 or more")
+    most = max(FEWEST, images // max(1, len(train)))
+    counts = tuple(min(n, most) if c in train else n for c, n in enumerate(spec.images_per_class))
+    fewer = replace(domain, spec=replace(spec, images_per_class=counts))
+    left = fewer.spec.images("train")
+    return fewer if left <= images or len(train) < 2 else hold_out(fewer, 1 - images / left, seed)[0]
 
 
 def _with_train(domain: Domain, train: Sequence[int]) -> Domain:

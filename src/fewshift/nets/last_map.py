@@ -8,7 +8,7 @@ a step costs n² d instead of n d², and P G = (B Pᵀ)ᵀX instead of a product
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from fewshift.core.losses import inner_objective, support_loss
 from fewshift.core.updates import Preconditioned, Update
 from fewshift.nets.adapters import ResidualAdapters
 from fewshift.nets.backbone import CHUNK, Backbone, named_tensors
+from fewshift.nets.lite0 import Lite0, folded
 from fewshift.types import Labelled, Task, TaskParams
 
 
@@ -57,15 +58,27 @@ def last_map_of(backbone: Backbone) -> Backbone:
     return replace(backbone, net=net, frozen=named_tensors(net), adapters=ResidualAdapters((), "last"))
 
 
+def body_of(backbone: Backbone) -> Callable[[Tensor], Tensor]:
+    """The network below its last map: what it gives when that map is the identity."""
+    site = backbone.sites[-1]
+    if isinstance(backbone.net, LastMap):
+        return lambda features: features
+    identity = torch.eye(backbone.dim, dtype=backbone.dtype, device=backbone.device)
+    if type(backbone.net) is Lite0:
+        quick = folded(backbone.net)
+        quick.last.weight.copy_(identity)
+        return quick
+    return lambda images: backbone({site: identity}, images)
+
+
 @torch.no_grad()
 def below_last(backbone: Backbone, images: Tensor, chunk: int = CHUNK) -> Tensor:  # (n, 3, h, w) -> (n, d)
-    """The features below the last map: those above it when it is the identity."""
-    site = backbone.sites[-1]
-    identity = torch.eye(backbone.dim, dtype=backbone.dtype, device=backbone.device)
+    """The features below the last map."""
+    known = vars(backbone)  # a backbone never changes, so what was made of it is kept beside it
+    if "_body" not in known:
+        known["_body"] = body_of(backbone)
     parts = torch.split(images, chunk)
-    return torch.cat(
-        [backbone({site: identity}, part.contiguous(memory_format=_layout(part))) for part in parts]
-    )
+    return torch.cat([known["_body"](part.contiguous(memory_format=_layout(part))) for part in parts])
 
 
 class Remembered:
@@ -118,6 +131,12 @@ class LastMapEngine:
         if isinstance(update, Preconditioned):
             return descend_on_features(below, site, start[site], update, steps)
         return descend(inner_objective(lambda params, x: x @ params[site].mT, below), start, update, steps)
+
+    def adapt_many(
+        self, tasks: Sequence[Task], starts: Sequence[TaskParams], updates: Sequence[Update[Any]], steps: int
+    ) -> list[Trajectory]:
+        """One task after the other."""
+        return [self.adapt(*each, steps) for each in zip(tasks, starts, updates, strict=True)]
 
     @torch.no_grad()
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)

@@ -18,7 +18,7 @@ from torch import Tensor
 from fewshift.core.metagrad import root_gradients
 from fewshift.core.precond import DomainPreconditioners, design_named, initial_preconditioners
 from fewshift.core.spectrum import largest_eigenvalue, largest_eigenvalue_estimate
-from fewshift.core.starts import DomainStarts
+from fewshift.core.starts import DomainStarts, Starts
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.tensor_file import join, part
@@ -26,6 +26,7 @@ from fewshift.progress import Track, silent
 from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.fastest import best_meta_gradients
+from fewshift.training.last_map import LastMapLearner, learned_maps
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.metagradients import Job, MetaGradients, is_finite
 from fewshift.training.named import add_where, joined, length, owned, square_zeros, stacked, zeros
@@ -51,7 +52,7 @@ class TrainedPreconditioners:
     """What a run of Algorithm 1 gives, on the CPU."""
 
     preconditioners: DomainPreconditioners
-    starts: DomainStarts | None  # None: not learned
+    starts: Starts | None  # None: not learned
     outcome: Outcome
 
 
@@ -244,9 +245,12 @@ def train_preconditioners(
     team: Team = ALONE,
 ) -> TrainedPreconditioners:
     """Algorithm 1. The best validated state is returned; `folder` keeps the log and the checkpoints."""
-    learner = PreconditionerLearner(
-        backbone, tasks, settings, meta_gradients or best_meta_gradients(backbone), team
-    )
+    learner: PreconditionerLearner | LastMapLearner
+    if settings.start_rank is not None:
+        learner = LastMapLearner(backbone, tasks, settings, team)
+    else:
+        ways = meta_gradients or best_meta_gradients(backbone)
+        learner = PreconditionerLearner(backbone, tasks, settings, ways, team)
     chosen = {k: v for k, v in asdict(settings).items() if k not in {"updates", "spectrum_every"}}
     identity = {"settings": chosen, "tasks": tasks.identity(), "backbone": backbone.fingerprint()}
     outcome = run(
@@ -260,6 +264,8 @@ def train_preconditioners(
         team=team,
     )
     state = outcome.checkpoint().tensors
+    if isinstance(learner, LastMapLearner):
+        return TrainedPreconditioners(*learned_maps(learner, state), outcome)
     roots = stacked(part(state, "roots"), tasks.domains, backbone.sites)
     starts = stacked(part(state, "starts"), tasks.domains, backbone.sites) if settings.train_starts else None
     return TrainedPreconditioners(

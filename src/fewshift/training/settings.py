@@ -92,6 +92,8 @@ class PreconditionerSettings:
     )
     train_starts: bool = False  # learn theta_0 of each domain, too
     start_rate: float = 1e-3  # of Adam: starting values are ours, and their sites differ much in scale
+    start_rank: int | None = None  # theta_0^k = theta_0 + U_k V_k of this rank, for the last map alone
+    start_weight_decay: float = 0.0  # of U and V
     sampling: Sampling = "stratified"
     split: Split = "train"  # whose classes the tasks are made of
     validation_split: Split = "valid"
@@ -106,6 +108,8 @@ class PreconditionerSettings:
         for name in ("updates", "tasks_per_update", "period", "spectrum_every"):
             if getattr(self, name) < 1:
                 raise FewshiftError(f"train preconditioners: {name} is {getattr(self, name)}: give 1 or more")
+        if self.start_rank is not None and self.start_rank < 1:
+            raise FewshiftError(f"train preconditioners: start_rank is {self.start_rank}: give 1 or more")
         if self.rate <= 0 or self.start_rate <= 0:
             raise FewshiftError(f"train preconditioners: the rate is {self.rate}: give more than 0")
 

@@ -9,11 +9,11 @@ from typing import Literal, Protocol, TypeAlias
 
 import torch
 
-from fewshift.data.plan import Choices, choices, plan_task
+from fewshift.data.plan import Choices, TaskPlan, choices, plan_task
 from fewshift.data.protocol import VARYING
 from fewshift.data.protocol import Protocol as EpisodeProtocol
 from fewshift.data.random import keyed_stream
-from fewshift.data.resident import ResidentDomain
+from fewshift.data.spec import Spec
 from fewshift.errors import FewshiftError
 from fewshift.types import Address, Episode, Split
 
@@ -41,11 +41,34 @@ class TaskSource(Protocol):
         ...
 
 
+class Held(Protocol):
+    """What tasks are gathered from: a domain's images, or what a network makes of them, on a device."""
+
+    @property
+    def spec(self) -> Spec:
+        """The whole domain's."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is held."""
+        ...
+
+    @property
+    def made_of(self) -> str:
+        """The name of its pixels, or of its features."""
+        ...
+
+    def episode(self, plan: TaskPlan) -> Episode:
+        """The task of this plan."""
+        ...
+
+
 @dataclass(frozen=True)
 class ResidentTasks:
-    """Tasks gathered from images that are held on a device."""
+    """Tasks gathered from images or features that are held on a device."""
 
-    residents: Mapping[str, ResidentDomain]
+    residents: Mapping[str, Held]
     protocol: EpisodeProtocol = VARYING
     _choices: dict[tuple[str, Split], Choices] = field(default_factory=dict, compare=False, repr=False)
 
@@ -80,7 +103,7 @@ class ResidentTasks:
         return {
             "order": list(self.residents),
             "domains": {name: domain.spec.fingerprint() for name, domain in self.residents.items()},
-            "pixels": next(iter(self.residents.values())).rule.name,
+            "pixels": next(iter(self.residents.values())).made_of,
             "protocol": self.protocol.to_dict(),
         }
 

@@ -1,0 +1,217 @@
+"""Algorithm 1 for the last map alone, on features: exact second order, everything learned at low rank.
+
+P_k = I + R_kᵀR_k (`low_rank`) and theta_0^k = theta_0 + U_k V_k. In the coordinates of
+`fewshift.nets.last_map` the inner loop is a few products of (n, n) and (n, d) matrices, so that autograd goes
+through all of its steps at once and neither P nor theta_0 is ever multiplied out. Our own variant: the paper
+learns P alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fewshift.core.centroids import cosine_logits, prototypes
+from fewshift.core.losses import Scored, accuracy, support_loss
+from fewshift.core.precond import DomainPreconditioners, init_root, low_rank
+from fewshift.core.spectrum import largest_eigenvalue_estimate
+from fewshift.core.starts import LowRankStarts
+from fewshift.errors import FewshiftError
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.last_map import LastMapEngine, why_not_last_only
+from fewshift.nets.tensor_file import join, part
+from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
+from fewshift.training.distributed import Team
+from fewshift.training.loop import Metrics, Validation
+from fewshift.training.named import add_where, length, zeros
+from fewshift.training.schedule import cosine_restarts, set_rate
+from fewshift.training.settings import InnerLevel, PreconditionerSettings
+from fewshift.training.tasks import TaskSource, task_addresses, validation_addresses
+from fewshift.training.validation import adapted_accuracy, by_domain
+from fewshift.types import Address, Episode
+
+PARTS = ("roots", "left", "right")  # R, U, V
+
+
+class LastMapLearner:
+    """R_k, U_k and V_k of every domain, moved by the tasks of that domain, which hold features."""
+
+    kind, unit = "preconditioners", "tasks"
+
+    def __init__(
+        self, backbone: Backbone, tasks: TaskSource, settings: PreconditionerSettings, team: Team
+    ) -> None:
+        check_last_map(backbone, settings)
+        self.backbone, self.tasks, self.settings, self.team = backbone, tasks, settings, team
+        self.units, self.device = settings.tasks_per_update, backbone.device
+        self.site = backbone.sites[-1]
+        self.base = backbone.init()[self.site]
+        self.engine = LastMapEngine(backbone)
+        self.learned = self._first()
+        self.names = {name: list(tensors) for name, tensors in self.learned.items()}
+        starts = [*self.learned["left"].values(), *self.learned["right"].values()]
+        self.optimizers: dict[str, torch.optim.Optimizer] = {
+            "roots": torch.optim.SGD(
+                list(self.learned["roots"].values()),
+                lr=settings.rate,
+                momentum=settings.momentum,
+                weight_decay=settings.weight_decay,
+            ),
+            "starts": torch.optim.AdamW(
+                starts, lr=settings.start_rate, weight_decay=settings.start_weight_decay
+            ),
+        }
+
+    def update(self, step: int) -> Metrics:
+        """Lines 6 to 12 of Algorithm 1: the mean over a batch of tasks, one optimizer step."""
+        settings = self.settings
+        addresses = task_addresses(
+            self.kind,
+            settings.seed,
+            self.tasks.domains,
+            settings.split,
+            step,
+            settings.tasks_per_update,
+            settings.sampling,
+        )
+        summed = {name: zeros(tensors) for name, tensors in self.learned.items()}
+        totals = torch.zeros(3, device=self.device)  # loss, accuracy, tasks that count
+        for address in self.team.share(addresses):
+            leaves = [self.learned[name][address.domain].detach().requires_grad_() for name in PARTS]
+            scored = after_descent(self.tasks.episode(address), self.base, settings.inner, *leaves)
+            found = torch.autograd.grad(scored.loss, leaves)
+            finite = torch.stack([scored.loss.detach(), *(g.sum() for g in found)]).isfinite().all()
+            for name, gradient in zip(PARTS, found, strict=True):
+                add_where(finite, {"": summed[name][address.domain]}, {"": gradient})
+            numbers = torch.stack([scored.loss.detach(), scored.accuracy, torch.ones_like(scored.accuracy)])
+            totals += torch.where(finite, numbers, torch.zeros_like(numbers))
+        gradients = [tensor for tensors in summed.values() for tensor in tensors.values()]
+        self.team.add_up([totals, *gradients])
+        for tensor in gradients:
+            tensor.div_(totals[2].clamp_min(1))
+        self._move(step, summed, {address.domain for address in addresses})
+        mean = totals[:2] / totals[2]  # not a number when no task counts, which ends the run
+        metrics: dict[str, Tensor | float] = {
+            "loss": mean[0],
+            "accuracy": mean[1],
+            "skipped": settings.tasks_per_update - totals[2],
+            "root_norm": length(self.learned["roots"].values()),
+            "start_norm": length(
+                self.learned["left"][domain] @ self.learned["right"][domain] for domain in self.tasks.domains
+            ),
+            "rate": cosine_restarts(settings.rate, step, settings.period),
+        }
+        if step % settings.spectrum_every == 0:
+            roots = torch.stack([root.detach() for root in self.learned["roots"].values()])
+            metrics["largest_eigenvalue"] = largest_eigenvalue_estimate(low_rank(roots)).max()
+        return metrics
+
+    def validate(self) -> Validation | None:
+        """Accuracy with P and theta_0 of each task's own domain, on VALID tasks at the validation rate."""
+        settings = self.settings
+        addresses = validation_addresses(
+            self.kind, settings.seed, self.tasks, settings.validation_split, settings.validation_tasks
+        )
+        if not addresses:
+            return None
+        rates = {self.site: settings.validation_rates[1]}
+
+        def accuracy_of(address: Address) -> Tensor:
+            root, left, right = (self.learned[name][address.domain].detach() for name in PARTS)
+            start, matrix = {self.site: self.base + left @ right}, {self.site: low_rank(root)}
+            episode = self.tasks.episode(address)
+            return adapted_accuracy(self.engine, episode, start, matrix, rates, settings.validation_steps)
+
+        return by_domain(addresses, accuracy_of, self.device, self.team)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything learned, and what the optimizers remember of it."""
+        kept = {
+            f"optimizer of {what}": optimizer_tensors(optimizer, self._owned(what))
+            for what, optimizer in self.optimizers.items()
+        }
+        return join({**self.learned, **kept})
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Return to a state that `tensors` gave."""
+        for name, own in self.learned.items():
+            copy_into(own, part(tensors, name))
+        for what, optimizer in self.optimizers.items():
+            restore_optimizer(optimizer, self._owned(what), part(tensors, f"optimizer of {what}"))
+
+    def _first(self) -> dict[str, dict[str, Tensor]]:
+        """U = 0, so that every domain starts at theta_0, and V random, so that U has a gradient."""
+        settings, generator = self.settings, torch.Generator().manual_seed(self.settings.seed)
+        out, inputs = self.base.shape
+        rank = settings.start_rank or 1
+        root = init_root("low_rank", out, scale=settings.scale, rank=settings.rank, generator=generator)
+        right = torch.randn(rank, inputs, generator=generator) / inputs**0.5
+        first = {"roots": root, "left": torch.zeros(out, rank), "right": right}
+        domains = self.tasks.domains
+        return {name: {d: value.to(self.base).clone() for d in domains} for name, value in first.items()}
+
+    def _move(self, step: int, summed: dict[str, dict[str, Tensor]], present: set[str]) -> None:
+        settings = self.settings
+        for name, tensors in self.learned.items():
+            for domain, tensor in tensors.items():
+                gradient = summed[name][domain]
+                if name == "roots" and settings.normalise:
+                    gradient = gradient / gradient.norm().clamp_min(1e-30)
+                tensor.grad = gradient if domain in present else None
+        for what, rate in (("roots", settings.rate), ("starts", settings.start_rate)):
+            set_rate(self.optimizers[what], cosine_restarts(rate, step, settings.period))
+            self.optimizers[what].step()
+            self.optimizers[what].zero_grad(set_to_none=True)
+
+    def _owned(self, what: str) -> list[str]:
+        names = ("roots",) if what == "roots" else ("left", "right")
+        return [f"{name}/{domain}" for name in names for domain in self.names[name]]
+
+
+def learned_maps(
+    learner: LastMapLearner, state: Mapping[str, Tensor]
+) -> tuple[DomainPreconditioners, LowRankStarts]:
+    """What a checkpoint of this learner holds, on the CPU."""
+    domains, site = learner.tasks.domains, learner.site
+    roots, left, right = ({site: torch.stack([part(state, n)[d] for d in domains])} for n in PARTS)
+    starts = LowRankStarts(domains, {site: learner.base.cpu()}, left, right)
+    return DomainPreconditioners(domains, roots, "low_rank"), starts
+
+
+def after_descent(
+    episode: Episode, base: Tensor, inner: InnerLevel, root: Tensor, left: Tensor, right: Tensor
+) -> Scored:
+    """L_out after the steps of Eq. 9 from base + U V with P = I + RᵀR, as a function of R, U and V.
+
+    The features are the images of the task; see `fewshift.nets.last_map` for the coordinates.
+    """
+    support, query, way = episode.task.support, episode.query, episode.task.way
+    below, labels = support.images, support.labels
+    everything = torch.cat([below, query.images])
+    mapped = everything @ base.mT + (everything @ right.mT) @ left.mT
+    kernel = everything @ below.mT
+    rate = inner.rate if inner.last_rate is None else inner.last_rate
+    count = len(labels)
+    moved = torch.zeros_like(mapped[:count])
+    for _ in range(inner.steps):
+        above = mapped[:count] - kernel[:count] @ moved
+        (found,) = torch.autograd.grad(support_loss(above, labels, way), above, create_graph=True)
+        moved = moved + rate * (found + (found @ root.mT) @ root)
+    final = mapped - kernel @ moved
+    logits = cosine_logits(final[count:], prototypes(final[:count], labels, way))
+    return Scored(F.cross_entropy(logits, query.labels), accuracy(logits.detach(), query.labels))
+
+
+def check_last_map(backbone: Backbone, settings: PreconditionerSettings) -> None:
+    """Refuse what this way of training cannot do."""
+    more = why_not_last_only(backbone)
+    if more:
+        raise FewshiftError(f"starting values of a rank are for the last map alone, but {more}: --sites last")
+    if settings.design != "low_rank" or not settings.train_starts or settings.inner.order != 2:
+        raise FewshiftError(
+            "starting values of a rank are learned beside low_rank preconditioners at order 2: "
+            "choose --design low_rank --train-starts --order 2, or leave --start-rank out"
+        )
