@@ -29,7 +29,7 @@ from fewshift.data.cache import (
 from fewshift.data.cache import build as building
 from fewshift.data.domain import Domain, Item, Pixels
 from fewshift.data.episodes import episodes
-from fewshift.data.pixels import PROTOCOL_84, PROTOCOL_84_ROUNDED, practical, prepare
+from fewshift.data.pixels import PROTOCOL_84, PROTOCOL_84_ROUNDED, practical, prepare, prepare_planes
 from fewshift.data.protocol import Protocol
 from fewshift.data.records_folder import open_domain
 from fewshift.errors import DataError
@@ -95,6 +95,31 @@ def test_larger_images_give_the_tasks_of_the_rounded_rule_to_the_bit(tmp_path: P
     assert torch.equal(prepare(plain, PROTOCOL_84_ROUNDED), prepare(quick, PROTOCOL_84_ROUNDED))
     apart = (prepare(plain, PROTOCOL_84) - prepare(quick, PROTOCOL_84)).abs().max() * 127.5
     assert 0 < apart <= 0.5 + 1e-4
+
+
+def one_shape() -> Domain:
+    levels = np.random.default_rng(3).integers(0, 256, (CLASSES * IMAGES, 30, 41, 3), dtype=np.uint8)
+    return array_domain("one shape", levels, np.repeat(np.arange(CLASSES), IMAGES))
+
+
+@pytest.mark.parametrize("domain", [domain_of(84), domain_of(200), one_shape()], ids=lambda d: d.name)
+def test_batches_of_one_shape_are_the_images(domain: Domain, tmp_path: Path) -> None:
+    build_cache(domain, tmp_path)
+    source = open_cached(domain, tmp_path).source
+    assert isinstance(source, CachedSource)
+    items = [all_items(domain)[place] for place in np.random.default_rng(4).permutation(70)]
+    images, seen = source.read(items), []
+    for batch in source.read_planes(items):
+        assert batch.places == sorted(batch.places)
+        seen += batch.places
+        for place, levels in zip(batch.places, batch.levels, strict=True):
+            assert np.array_equal(levels, images[place].transpose(2, 0, 1))
+    assert sorted(seen) == list(range(70))
+    for rule in (PROTOCOL_84, PROTOCOL_84_ROUNDED):
+        assert torch.equal(prepare_planes(source.read_planes(items), 70, rule), prepare(images, rule))
+    assert list(source.read_planes([])) == []
+    with pytest.raises(IndexError, match="no such image"):
+        list(source.read_planes([(0, IMAGES)]))
 
 
 def test_grey_takes_a_third(tmp_path: Path) -> None:

@@ -115,9 +115,12 @@ def _stream(records: Path, rules: dict[str, PixelRule], todo: Sequence[TaskPlan]
         wanted, found = {*support, *query}, dict[Item, bytes]()
         for c in plan.class_ids:
             file = records / plan.address.domain / f"{c}.tfrecords"
+            last = max(place for of_class, place in wanted if of_class == c)
             for place, record in enumerate(tfrecord_loader(str(file), None, {"image": "byte"})):
                 if (c, place) in wanted:
                     found[c, place] = record["image"]
+                if place == last:
+                    break
         rounded = rules[plan.address.domain].rounded
         yield (
             torch.stack([_resized(_decoded(found[item]), rounded) for item in support]),

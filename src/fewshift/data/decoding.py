@@ -18,6 +18,7 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.PpmImagePlugin import PpmImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
+from fewshift.data.decoding_plain import plain_pixels
 from fewshift.data.domain import Pixels
 from fewshift.errors import DataError
 
@@ -26,11 +27,15 @@ READABLE = "JPEG, PNG, WebP, BMP, GIF or PPM"
 _ORIENTATION = 0x0112
 
 
-def decode(encoded: bytes, where: str, *, upright: bool = True) -> Pixels:
-    """The picture as RGB. `where` names it in errors; `upright` obeys the EXIF orientation.
+def decode(encoded: bytes, where: object, *, upright: bool = True, grey: bool = False) -> Pixels:
+    """The picture as RGB. `str(where)` names it in errors; `upright` obeys the EXIF orientation.
 
     Meta-Dataset's own reader ignores that orientation: exact records are decoded with `upright=False`.
+    With `grey` the result may have one channel, which stands for three equal ones.
     """
+    plain = plain_pixels(encoded, MAX_PIXELS)
+    if plain is not None:
+        return plain if grey or plain.shape[2] == 3 else plain.repeat(3, axis=2)
     try:
         picture = open_picture(encoded, where)
         if upright and "exif" in picture.info:
@@ -59,7 +64,7 @@ def from_picture(picture: Image.Image, where: str) -> Pixels:
         ) from problem
 
 
-def open_picture(encoded: bytes, where: str) -> Image.Image:
+def open_picture(encoded: bytes, where: object) -> Image.Image:
     """The picture with its header read and its size checked, and no pixel decoded."""
     opener = _opener(encoded)
     if opener is None:
@@ -72,7 +77,7 @@ def open_picture(encoded: bytes, where: str) -> Image.Image:
     return picture
 
 
-def _check_size(size: tuple[int, int], where: str) -> None:
+def _check_size(size: tuple[int, int], where: object) -> None:
     width, height = size
     if width < 1 or height < 1:
         raise DataError(f"{where}: the picture is {width} x {height} pixels: replace it or take it out")

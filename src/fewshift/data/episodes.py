@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol as Interface
+from typing import runtime_checkable
 
 import torch
 from torch import Tensor
 
-from fewshift.data.domain import Domain, Item
-from fewshift.data.pixels import PROTOCOL_84, PixelRule, prepare
+from fewshift.data.domain import Domain, ImageSource, Item
+from fewshift.data.pixels import PROTOCOL_84, PixelRule, Planes, prepare, prepare_planes
 from fewshift.data.plan import TaskPlan, describe, plans
 from fewshift.data.protocol import Protocol
 from fewshift.errors import DataError, FewshiftError
@@ -54,11 +56,7 @@ def load_episode(
         raise ValueError(f"{describe(plan.address)} cannot be read from {domain.name}")
     support, query = _items(plan.class_ids, plan.support), _items(plan.class_ids, plan.query)
     try:
-        images = domain.source.read([*support, *query])
-        if len(images) != len(support) + len(query):
-            raise RuntimeError(f"its source gave {len(images)} images for {len(support) + len(query)} places")
-        support_images = prepare(images[: len(support)], rule)
-        query_images = prepare(images[len(support) :], rule)
+        support_images, query_images = _images(domain.source, support, query, rule)
     except (FewshiftError, OSError) as problem:
         raise DataError(f"{describe(plan.address)}: {problem}") from problem
     except Exception as problem:
@@ -88,6 +86,29 @@ def episodes(
     """The tasks with these numbers, one after the other: `range(600)`, or `itertools.count()` without end."""
     read = reader([domain], rule, reveal_seen=reveal_seen)
     return map(read, plans(domain.spec, split, protocol, seed, indices))
+
+
+@runtime_checkable
+class _PlaneSource(Interface):
+    """A source that keeps its images in the form in which they are resized."""
+
+    def read_planes(self, items: Sequence[Item]) -> Iterator[Planes]:
+        """The images at these places, in batches of one shape."""
+        ...
+
+
+def _images(
+    source: ImageSource, support: list[Item], query: list[Item], rule: PixelRule
+) -> tuple[Tensor, Tensor]:
+    if rule.kind == "protocol" and isinstance(source, _PlaneSource):
+        return (
+            prepare_planes(source.read_planes(support), len(support), rule),
+            prepare_planes(source.read_planes(query), len(query), rule),
+        )
+    images = source.read([*support, *query])
+    if len(images) != len(support) + len(query):
+        raise RuntimeError(f"its source gave {len(images)} images for {len(support) + len(query)} places")
+    return prepare(images[: len(support)], rule), prepare(images[len(support) :], rule)
 
 
 def _items(class_ids: Sequence[int], images: Sequence[Sequence[int]]) -> list[Item]:

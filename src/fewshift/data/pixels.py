@@ -7,7 +7,7 @@ published weights expect: antialiased, any size, perhaps a centre crop, mean and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from fewshift.data.buffers import lease
 from fewshift.data.decoding import MAX_PIXELS, decode
 from fewshift.data.domain import Pixels
-from fewshift.data.resize import Floats, resize_aligned
+from fewshift.data.resize import Floats, resize_aligned, resize_mixed
 
 __all__ = [
     "IMAGENET_MEAN",
@@ -27,15 +27,20 @@ __all__ = [
     "PROTOCOL_84",
     "PROTOCOL_84_ROUNDED",
     "PixelRule",
+    "Planes",
+    "at_once",
     "decode",
     "practical",
     "prepare",
+    "prepare_planes",
 ]
 
 Channels: TypeAlias = tuple[float, float, float]
 IMAGENET_MEAN: Channels = (0.485, 0.456, 0.406)
 IMAGENET_STD: Channels = (0.229, 0.224, 0.225)
-PLANES_AT_ONCE = 24  # resized together: few enough for the processor's cache, enough to be worth a call
+PLANES_AT_ONCE = 96  # resized together: few enough for the processor's cache, enough to be worth a call
+FEW = 4  # images of a shape; so few wait for others of other shapes
+MIXED_AT_ONCE = 192  # such batches at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,54 +91,100 @@ def practical(
     return PixelRule(size, "practical", mean, std, crop, filter)
 
 
+@dataclass(frozen=True, slots=True)
+class Planes:
+    """Images of one shape and where they belong in a batch, in increasing order."""
+
+    places: list[int]
+    levels: Pixels  # (n, c, h, w)
+
+
 def prepare(images: Sequence[Pixels], rule: PixelRule) -> Tensor:  # (n, 3, size, size) float32
     """The images as the network reads them; no result depends on the other images of the batch."""
-    out, tensor = lease(len(images), 3, rule.size, rule.size)
     if rule.kind == "practical":
+        out, tensor = lease(len(images), 3, rule.size, rule.size)
         scale = np.array([1 / (255 * s) for s in rule.std], np.float32)[:, None, None]
         shift = np.array([m / s for m, s in zip(rule.mean, rule.std, strict=True)], np.float32)[:, None, None]
         for place, image in enumerate(images):
             np.multiply(_resize_antialiased(image, rule).transpose(2, 0, 1), scale, out=out[place])
             out[place] -= shift
-    else:
-        for places in _together(images):
-            _resize_by_protocol([images[place] for place in places], places, rule, out)
+        return tensor
+    return prepare_planes(_together(images), len(images), rule)
+
+
+def prepare_planes(
+    batches: Iterable[Planes], count: int, rule: PixelRule
+) -> Tensor:  # (count, 3, size, size)
+    """What `prepare` gives by the protocol's rule, of images that come in batches of one shape."""
+    out, tensor = lease(count, 3, rule.size, rule.size)
+    few: dict[int, list[Planes]] = {}  # batches that are too small to be worth a call, by their channels
+    for batch in batches:
+        images, channels, height, width = batch.levels.shape
+        if images > FEW or max(height, width) > rule.size:
+            _resize_batch(batch, rule, out)
+            continue
+        few.setdefault(channels, []).append(batch)
+        if len(few[channels]) == MIXED_AT_ONCE:
+            _resize_mixed(few.pop(channels), rule, out)
+    for waiting in few.values():
+        _resize_mixed(waiting, rule, out)
     return tensor
 
 
-def _together(images: Sequence[Pixels]) -> Iterator[list[int]]:
-    """Places of images of one shape, few enough that their work stays inside the processor's cache."""
+def at_once(channels: int) -> int:
+    """How many images of so many channels to resize together."""
+    return max(1, PLANES_AT_ONCE // channels)
+
+
+def _together(images: Sequence[Pixels]) -> Iterator[Planes]:
+    """Images of one shape, few enough that their work stays inside the processor's cache."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for place, image in enumerate(images):
         groups.setdefault(image.shape, []).append(place)
-    for shape, places in groups.items():
-        at_once = max(1, PLANES_AT_ONCE // shape[2])
-        for start in range(0, len(places), at_once):
-            yield places[start : start + at_once]
+    for (height, width, channels), group in groups.items():
+        step = at_once(channels)
+        for places in (group[start : start + step] for start in range(0, len(group), step)):
+            levels: Pixels = np.empty((len(places), channels, height, width), np.uint8)
+            for plane, place in zip(levels, places, strict=True):
+                plane[...] = images[place].transpose(2, 0, 1)
+            yield Planes(places, levels)
 
 
-def _resize_by_protocol(images: Sequence[Pixels], places: list[int], rule: PixelRule, out: Floats) -> None:
-    """Write the images, all of one shape, to their places in `out`."""
-    height, width, channels = images[0].shape
-    scale, shift = 1 / (255 * rule.std[0]), rule.mean[0] / rule.std[0]
-    planes: Pixels = np.empty((len(images), channels, height, width), np.uint8)
-    for plane, image in zip(planes, images, strict=True):
-        plane[...] = image.transpose(2, 0, 1)
-    planes = planes.reshape(-1, height, width)
+def _resize_batch(batch: Planes, rule: PixelRule, out: Floats) -> None:
+    """Write the images to their places in `out`."""
+    places, (images, channels, height, width) = batch.places, batch.levels.shape
+    planes = batch.levels.reshape(-1, height, width)
     neighbours = places[-1] - places[0] == len(places) - 1
+    scale, shift = _to_unit(rule)
     if channels == 3 and neighbours and not rule.rounded:
         target = out[places[0] : places[-1] + 1].reshape(planes.shape[0], rule.size, rule.size)
         resize_aligned(planes, rule.size, scale, shift, target)
         return
+    values = resize_aligned(planes, rule.size, *((1.0, 0.0) if rule.rounded else (scale, shift)))
+    where = slice(places[0], places[-1] + 1) if neighbours else places
+    out[where] = _rounded(values, rule).reshape(images, channels, rule.size, rule.size)
+
+
+def _resize_mixed(batches: Sequence[Planes], rule: PixelRule, out: Floats) -> None:
+    """The same for batches of several shapes with one number of channels."""
+    stacks = [batch.levels.reshape(-1, *batch.levels.shape[2:]) for batch in batches]
+    values = resize_mixed(stacks, rule.size, *((1.0, 0.0) if rule.rounded else _to_unit(rule)))
+    places = [place for batch in batches for place in batch.places]
+    out[places] = _rounded(values, rule).reshape(len(places), -1, rule.size, rule.size)
+
+
+def _to_unit(rule: PixelRule) -> tuple[float, float]:
+    """(scale, shift) of a grey level; the protocol's are the same for all channels."""
+    return 1 / (255 * rule.std[0]), rule.mean[0] / rule.std[0]
+
+
+def _rounded(values: Floats, rule: PixelRule) -> Floats:
     if rule.rounded:
-        values = resize_aligned(planes, rule.size)
+        scale, shift = _to_unit(rule)
         np.rint(values, out=values)
         values *= np.float32(scale)
         values -= np.float32(shift)
-    else:
-        values = resize_aligned(planes, rule.size, scale, shift)
-    where = slice(places[0], places[-1] + 1) if neighbours else places
-    out[where] = values.reshape(len(images), channels, rule.size, rule.size)
+    return values
 
 
 def _resize_antialiased(image: Pixels, rule: PixelRule) -> Pixels:  # (size, size, c)

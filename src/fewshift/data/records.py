@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ class RecordSource:
     def read(self, items: Sequence[Item]) -> list[Pixels]:
         """The images at these places, in this order, at their native size."""
         return [
-            decode(encoded, self._where(*item), upright=False)  # as Meta-Dataset's own reader does
+            decode(encoded, _Place(self, item), upright=False, grey=True)  # as Meta-Dataset's own reader does
             for item, encoded in zip(items, self.read_encoded(items), strict=True)
         ]
 
@@ -152,6 +153,17 @@ class RecordSource:
         index, limit = state.pop("index"), state.pop("limit")
         self.__init__(**state, files=Descriptors(limit) if limit else SHARED)  # type: ignore[misc]
         self._index = index
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The name of an image in errors, which hardly ever is needed."""
+
+    source: RecordSource
+    item: Item
+
+    def __str__(self) -> str:
+        return self.source._where(*self.item)
 
 
 def _as_frames(pieces: Sequence[bytes]) -> Frames:

@@ -8,8 +8,10 @@ library's fused kernel gives other last bits for another batch size, channel cou
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, groupby
 from typing import TypeAlias
 
 import numpy as np
@@ -42,13 +44,55 @@ def resize_aligned(
     if across.needed is not None:
         planes = planes.take(across.needed, axis=2)
     count, height, width = planes.shape
-    # Both passes gather whole rows, which is quick; so the columns are rows for a while.
-    columns = _scratch("columns", (1, width, count * height))
-    _scaled(planes.reshape(count * height, width).T, scale, shift, columns[0])
-    columns = _gather(columns, across, _scratch("across", (1, size, count * height)))
     rows = _scratch("rows", (count, height, size))
-    _transpose(columns[0], rows.reshape(count * height, size))
+    _across(planes.reshape(-1, width), across, scale, shift, rows.reshape(-1, size))
     return _gather(rows, down, out)
+
+
+def resize_mixed(
+    stacks: Sequence[Pixels],  # (p, h, w) each
+    size: int,
+    scale: float = 1.0,
+    shift: float = 0.0,
+) -> Floats:  # (all p, size, size), scratch memory of the calling thread
+    """`resize_aligned` of planes of many shapes, to the bit, for few planes of each.
+
+    All rows of one width go across together, then all planes of one height go down together. Sides of more
+    than twice `size` are not meant to come here.
+    """
+    by_width = sorted(range(len(stacks)), key=lambda number: stacks[number].shape[2])
+    middle = _scratch("middle", (sum(stack.shape[0] * stack.shape[1] for stack in stacks), size))
+    tall: dict[int, list[tuple[int, Floats]]] = {}  # height -> stacks, wide enough now
+    end = 0
+    for width, group in groupby(by_width, key=lambda number: stacks[number].shape[2]):
+        numbers, begin = list(group), end
+        for number in numbers:
+            planes, height, _ = stacks[number].shape
+            end += planes * height
+            tall.setdefault(height, []).append((number, middle[end - planes * height : end]))
+        levels = np.concatenate([stacks[number].reshape(-1, width) for number in numbers])
+        _across(levels, _along(width, size), scale, shift, middle[begin:end])
+    starts = [0, *accumulate(len(stack) for stack in stacks)]
+    out = _scratch("out", (starts[-1], size, size))
+    for height, found in tall.items():
+        rows = _scratch("rows", (sum(len(part) for _, part in found) // height, height, size))
+        np.concatenate([part for _, part in found], out=rows.reshape(-1, size))
+        down = _gather(rows, _along(height, size), _scratch("down", (len(rows), size, size)))
+        at = 0
+        for number, _ in found:
+            count = len(stacks[number])
+            out[starts[number] : starts[number] + count] = down[at : at + count]
+            at += count
+    return out
+
+
+def _across(levels: Pixels, along: _Along, scale: float, shift: float, out: Floats) -> None:
+    """(n, w) -> (n, size). Gathering whole rows is quick; so the columns are rows for a while."""
+    count, width = levels.shape
+    columns = _scratch("columns", (1, width, count))
+    _scaled(levels.T, scale, shift, columns[0])
+    size = out.shape[1]
+    _transpose(_gather(columns, along, _scratch("across", (1, size, count)))[0], out)
 
 
 def _scaled(levels: Pixels, scale: float, shift: float, out: Floats) -> Floats:
