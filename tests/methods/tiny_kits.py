@@ -15,13 +15,19 @@ import torch
 from fewshift.core.precond import initial_preconditioners
 from fewshift.core.rules import RULES
 from fewshift.core.starts import DomainStarts
+from fewshift.core.urt import initial_selector
 from fewshift.nets.backbone import freeze
+from fewshift.nets.extractors import extractors_part
+from fewshift.nets.film import norms_as_film
 from fewshift.nets.kit import Kit, Part
 from fewshift.nets.policy import PART, new_policy, policy_part
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.nets.tensor_file import join
 from fewshift.presets.rates import TUNABLE
+from fewshift.training.blender import new_blender
 from fewshift.training.maml import MamlSettings, maml_part, meta_learned
+from fewshift.training.modulators import Which, new_modulator
 
 DOMAINS = ("birds", "cars", "glyphs")
 
@@ -73,6 +79,37 @@ def with_maml(kit: Kit) -> Kit:
     return kit.with_(parts=parts)
 
 
+def with_extractors(kit: Kit) -> Kit:
+    """A network a domain, and a selector that attends to them unevenly."""
+    extractors = extractors_part(kit, {domain: bare_kit().backbone for domain in DOMAINS})
+    generator = torch.Generator().manual_seed(0)
+    selector = initial_selector(len(DOMAINS), kit.backbone.dim, 2, 16, generator)
+    selector = {name: t if name == "temperature" else 100 * t for name, t in selector.items()}
+    parts = {"extractors": extractors, "urt": Part(selector, {"domains": list(DOMAINS)})}
+    return kit.with_(parts={**kit.parts, **parts})
+
+
+def with_modulators(kit: Kit) -> Kit:
+    """Hyper-networks whose FiLM is far from the identity."""
+    settings, parts = {"code": 8, "domains": list(DOMAINS)}, {}
+    kinds: dict[str, Which] = {"simple_cnaps": "cnaps", "trim": "trim"}
+    for name, which in kinds.items():
+        made = new_modulator(which, kit.backbone, len(DOMAINS), 8, seed=0).state_dict()
+        loud = {n: 200 * t if n.endswith(".gain") else t for n, t in made.items()}
+        parts[name] = Part(loud, settings)
+    return kit.with_(parts={**kit.parts, **parts})
+
+
+def with_flute(kit: Kit) -> Kit:
+    """A random template, different FiLM for every domain, and a blender."""
+    template, films = norms_as_film(bare_kit().backbone, len(DOMAINS))
+    films = {site: film + 0.1 * torch.randn_like(film) for site, film in films.items()}
+    blender = new_blender(len(DOMAINS), 8, seed=0).state_dict()
+    tensors = join({"template": template, "films": films, "blender": blender})
+    part = Part(tensors, {"code": 8, "domains": list(DOMAINS)})
+    return kit.with_(parts={**kit.parts, "flute": part})
+
+
 FILLERS: tuple[Callable[[Kit], Kit], ...] = (
     with_preconditioners,
     with_starts,
@@ -80,6 +117,9 @@ FILLERS: tuple[Callable[[Kit], Kit], ...] = (
     with_rates,
     with_policy,
     with_maml,
+    with_extractors,
+    with_modulators,
+    with_flute,
 )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.train_modulation import cnaps, flute, trim
 from fewshift.cli.train_options import (
     CapOption,
     Classes,
@@ -34,6 +35,7 @@ from fewshift.cli.train_options import (
     ValidationOption,
 )
 from fewshift.cli.train_rates import rates
+from fewshift.cli.train_selectors import extractors, selector
 
 train = typer.Typer(
     no_args_is_help=True,
@@ -264,3 +266,8 @@ def classifier(
 
 
 train.command()(rates)
+train.command()(extractors)
+train.command()(selector)
+train.command()(flute)
+train.command()(cnaps)
+train.command()(trim)

@@ -19,6 +19,8 @@ from fewshift.methods.fine_tune import ABOUT as FINE_TUNE
 from fewshift.methods.fine_tune import ABOUT_NORMS as NORM_TUNE
 from fewshift.methods.fine_tune import build as fine_tune
 from fewshift.methods.fine_tune import build_norms as norm_tune
+from fewshift.methods.flute import ABOUT as FLUTE
+from fewshift.methods.flute import build as flute
 from fewshift.methods.gap import ABOUT as GAP
 from fewshift.methods.gap import ABOUT_APPROXIMATE as GAP_APPROXIMATE
 from fewshift.methods.gap import ABOUT_EIGEN as GAP_EIGEN
@@ -49,10 +51,16 @@ from fewshift.methods.pmf import ABOUT as PMF
 from fewshift.methods.pmf import build as pmf
 from fewshift.methods.proto_maml import ABOUT as PROTO_MAML
 from fewshift.methods.proto_maml import build as proto_maml
+from fewshift.methods.simple_cnaps import ABOUT as SIMPLE_CNAPS
+from fewshift.methods.simple_cnaps import build as simple_cnaps
+from fewshift.methods.sur import ABOUT as SUR
+from fewshift.methods.sur import build as sur
 from fewshift.methods.ta2 import ABOUT as TA2
 from fewshift.methods.ta2 import ABOUT_TUNED as TA2_TUNED
 from fewshift.methods.ta2 import build as ta2
 from fewshift.methods.ta2 import build_tuned as ta2_tuned
+from fewshift.methods.trim import ABOUT as TRIM
+from fewshift.methods.trim import build as trim
 from fewshift.methods.tsa import ABOUT as TSA
 from fewshift.methods.tsa import ABOUT_TUNED as TSA_TUNED
 from fewshift.methods.tsa import build as tsa
@@ -73,6 +81,8 @@ from fewshift.methods.tsp_ta2 import ABOUT as TSP_TA2
 from fewshift.methods.tsp_ta2 import ABOUT_TUNED as TSP_TA2_TUNED
 from fewshift.methods.tsp_ta2 import build as tsp_ta2
 from fewshift.methods.tsp_ta2 import build_tuned as tsp_ta2_tuned
+from fewshift.methods.urt import ABOUT as URT
+from fewshift.methods.urt import build as urt
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.types import Method
@@ -84,6 +94,7 @@ __all__ = [
     "Builder",
     "alfa",
     "fine_tune",
+    "flute",
     "gap",
     "gap_approximate",
     "gap_eigen",
@@ -99,10 +110,13 @@ __all__ = [
     "pa",
     "pmf",
     "proto_maml",
+    "simple_cnaps",
     "start",
     "start_tuned",
+    "sur",
     "ta2",
     "ta2_tuned",
+    "trim",
     "tsa",
     "tsa_tuned",
     "tsp",
@@ -112,6 +126,7 @@ __all__ = [
     "tsp_ta2_tuned",
     "tsp_tuned",
     "tsp_untrained",
+    "urt",
 ]
 
 
@@ -154,6 +169,11 @@ METHODS: Mapping[str, Builder] = {
     "gap_approximate": gap_approximate,
     "meta_sgd": meta_sgd,
     "meta_curvature": meta_curvature,
+    "sur": sur,
+    "urt": urt,
+    "flute": flute,
+    "simple_cnaps": simple_cnaps,
+    "trim": trim,
 }
 
 ABOUT: Mapping[str, About] = {
@@ -187,4 +207,9 @@ ABOUT: Mapping[str, About] = {
     "gap_approximate": GAP_APPROXIMATE,
     "meta_sgd": META_SGD,
     "meta_curvature": META_CURVATURE,
+    "sur": SUR,
+    "urt": URT,
+    "flute": FLUTE,
+    "simple_cnaps": SIMPLE_CNAPS,
+    "trim": TRIM,
 }

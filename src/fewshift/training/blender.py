@@ -44,6 +44,7 @@ class BlenderSettings:
     period: int = 3_000
     code: int = 64  # filters a layer
     augmentation: Augmentation = field(default_factory=Augmentation)
+    never_mirrored: tuple[str, ...] = ()  # domains that a mirroring augmentation leaves alone
     validation_sets: int = 25  # a domain; 0 for no validation
     seed: int = 0
 
@@ -79,6 +80,7 @@ class BlenderLearner:
             size=settings.set_size,
             seed=settings.seed,
             augmentation=settings.augmentation,
+            never_mirrored=settings.never_mirrored,
         )
         unused = {n: d for n, d in domains.items() if self.tasks.has(n, "valid")}
         self.places = torch.tensor([list(domains).index(name) for name in unused], device=self.device)

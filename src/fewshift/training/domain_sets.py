@@ -40,6 +40,7 @@ class DomainSets:
     augmentation: Augmentation
     seed: int
     favourite: int | None = None
+    never_mirrored: tuple[str, ...] = ()  # letters and digits, where images are mirrored
 
     def at(self, step: int, team: Team = ALONE) -> Sets:
         """This process's sets of this step."""
@@ -49,13 +50,15 @@ class DomainSets:
         drawn = np.stack([self.streams[chosen[j][0]].at(chosen[j][1]) for j in mine])  # (sets, 2, size)
         places = (np.array(mine)[:, None] * self.size + np.arange(self.size)).reshape(-1)
         varied = draw(self.augmentation, self.count * self.size, np.random.default_rng([self.seed, step]))
+        spared = [self.streams[chosen[j][0]].domain.name in self.never_mirrored for j in mine]
+        varied = varied.of(places).unmirrored(np.repeat(spared, self.size))
         device = self.streams[0].domain.device
         rows, labels = to_device(np.ascontiguousarray(drawn.swapaxes(0, 1)), device)
         levels = [
             self.streams[chosen[j][0]].domain.gather(part).permute(0, 2, 3, 1)
             for j, part in zip(mine, rows, strict=True)
         ]
-        images = augment(torch.cat(levels).permute(0, 3, 1, 2), self.augmentation, varied.of(places))
+        images = augment(torch.cat(levels).permute(0, 3, 1, 2), self.augmentation, varied)
         owners = to_device(np.array([chosen[j][0] for j in mine], np.int64), device)
         return Sets(images.contiguous().view(len(mine), self.size, *images.shape[1:]), labels, owners)
 
@@ -77,8 +80,9 @@ def domain_sets(
     seed: int,
     augmentation: Augmentation = NONE,
     favourite: str | None = None,
+    never_mirrored: tuple[str, ...] = (),
 ) -> DomainSets:
     """Sets of these domains' images of a split."""
     streams = tuple(ImageStream(d, size, seed, *d.rows(split)) for d in domains.values())
     place = None if favourite is None or favourite not in domains else list(domains).index(favourite)
-    return DomainSets(streams, count, size, augmentation, seed, place)
+    return DomainSets(streams, count, size, augmentation, seed, place, never_mirrored)

@@ -57,6 +57,7 @@ class TemplateSettings:
     favourite: str | None = "ilsvrc_2012"
     start: Literal["fresh", "backbone"] = "fresh"  # backbone: go on from the kit's, which is not FLUTE's way
     augmentation: Augmentation = field(default_factory=Augmentation)
+    never_mirrored: tuple[str, ...] = ()  # domains that a mirroring augmentation leaves alone
     validation_tasks: int = 75  # a domain; 0 for no validation
     seed: int = 0
 
@@ -98,6 +99,7 @@ class TemplateLearner:
             size=settings.set_size,
             seed=settings.seed,
             augmentation=settings.augmentation,
+            never_mirrored=settings.never_mirrored,
             favourite=settings.favourite,
         )
         classes = [stream.classes for stream in self.sets.streams]

@@ -1,0 +1,88 @@
+"""The work behind `fewshift train extractors`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fewshift.cli.train_parts import Ready, about, as_the_backbone_was, ready, with_changes
+from fewshift.cli.train_shared import places
+from fewshift.cli.train_wanted import Wanted
+from fewshift.data.protocol import VARYING
+from fewshift.errors import FewshiftError
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.extractors import PART, extractors_part
+from fewshift.nets.kit import load_kit
+from fewshift.nets.resnet import ResNet18
+from fewshift.presets.training import QUICK_TASKS, paper_backbone, quick_backbone
+from fewshift.training.backbone import train_backbone
+
+
+def run(wanted: Wanted, given: Sequence[str], half: bool) -> None:
+    """Train what is not given, one domain after the other, and collect all into the kit."""
+    kit_path, folder = places(wanted.out, "extractors")
+    known = _given(given)
+    with ready(wanted) as found:
+        strangers = [domain for domain in known if domain not in found.held]
+        if strangers:
+            raise FewshiftError(
+                f"--extractor {strangers[0]}=…: it is not among the domains {', '.join(found.held)}: add it "
+                "to --domains, or leave it out"
+            )
+        backbones: dict[str, Backbone] = {}
+        info: dict[str, Any] = {}
+        for domain in found.held:
+            if domain in known:
+                backbones[domain], info[domain] = (
+                    load_kit(known[domain]).backbone,
+                    {"kit": known[domain].name},
+                )
+            else:
+                backbones[domain], info[domain] = _trained(domain, wanted, found, folder / domain)
+        part = extractors_part(found.kit, backbones, torch.float16 if half else None)
+        found.keep(
+            kit_path, {PART: part}, {PART: info}, f"collected the extractors of {', '.join(backbones)}"
+        )
+
+
+def _trained(domain: str, wanted: Wanted, found: Ready, folder: Path) -> tuple[Backbone, Mapping[str, Any]]:
+    """An extractor of one domain, of the kit's architecture and from images varied as the kit's were."""
+    net = found.kit.backbone.net
+    if not isinstance(net, ResNet18):
+        raise FewshiftError(
+            f"--kit {wanted.kit}: extractors like its {type(net).__name__} cannot be trained here: give "
+            "finished ones with --extractor"
+        )
+    recipe = (quick_backbone if wanted.quick else paper_backbone)([domain])
+    changes = {**wanted.changes, "width": net.width, "stem_padding": net.stem_padding}
+    recipe = with_changes(recipe, wanted, changes)
+    varied = as_the_backbone_was(found.kit, recipe.settings.augmentation)
+    recipe = replace(recipe, settings=replace(recipe.settings, **varied))
+    protocol = QUICK_TASKS if wanted.quick else VARYING
+    trained = train_backbone(
+        {domain: found.held[domain]},
+        recipe.settings,
+        folder,
+        protocol=protocol,
+        watch=recipe.watch,
+        resume=wanted.resume,
+        track=found.track,
+        team=found.team,
+    )
+    return trained.backbone, about(recipe.settings, trained.outcome, protocol)
+
+
+def _given(texts: Sequence[str]) -> dict[str, Path]:
+    found = {}
+    for text in texts:
+        domain, separator, path = text.partition("=")
+        if not separator or not path:
+            raise FewshiftError(
+                f"--extractor is {text!r}: give DOMAIN=KIT, a domain and the kit trained on it"
+            )
+        found[domain] = Path(path)
+    return found

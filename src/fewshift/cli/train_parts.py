@@ -1,0 +1,195 @@
+"""The work behind the train commands that put a part into a kit: extractors, selector, flute, cnaps, trim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched, words
+from fewshift.cli.train_wanted import Wanted
+from fewshift.data.protocol import VARYING, Protocol
+from fewshift.data.resident import ResidentDomain, resident
+from fewshift.data.subset import hold_out
+from fewshift.evaluation.pixel_rule import pixel_rule
+from fewshift.methods.flute import PART as FLUTE
+from fewshift.methods.simple_cnaps import PART as SIMPLE_CNAPS
+from fewshift.methods.trim import PART as TRIM
+from fewshift.methods.urt import PART as URT
+from fewshift.nets.bundled import find_kit
+from fewshift.nets.extractors import extractors_of
+from fewshift.nets.kit import Kit, Part
+from fewshift.nets.tensor_file import join
+from fewshift.presets import baselines
+from fewshift.presets.training import QUICK_TASKS, Recipe, changed
+from fewshift.progress import Track
+from fewshift.training.augment import Augmentation
+from fewshift.training.blender import train_blender
+from fewshift.training.distributed import Team
+from fewshift.training.flute import train_template
+from fewshift.training.loop import Outcome
+from fewshift.training.modulators import Which, train_modulator
+from fewshift.training.selector import train_selector
+from fewshift.training.tasks import ResidentTasks
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A kit on its device, the images to learn from, and who watches."""
+
+    kit: Kit
+    held: Mapping[str, ResidentDomain]
+    device: torch.device
+    team: Team
+    track: Track
+
+    def keep(self, path: Path, parts: Mapping[str, Part], info: Mapping[str, Any], sentence: str) -> None:
+        """Write the kit with these parts, beside those it had."""
+        kit = self.kit.to("cpu")
+        kit = replace(kit, parts={**kit.parts, **parts}, info={**kit.info, **info})
+        finish(kit, path, self.team, sentence)
+
+
+@contextmanager
+def ready(wanted: Wanted) -> Iterator[Ready]:
+    """Everything a run reads. Classes that the kit's backbone was not shown are not shown here either."""
+    with team_at(wanted.device, wanted.exact) as (team, device):
+        track = watched(wanted.quiet, team)
+        _, kit = find_kit(wanted.kit, device)
+        rule, held = pixel_rule(kit), {}
+        kept_back = kit.info.get("backbone", {}).get("hold_out", {})
+        for domain in training_domains(wanted.records, wanted.suite, words(wanted.domains), track):
+            shown = domain
+            if kept_back.get("fraction"):
+                shown = hold_out(domain, kept_back["fraction"], kept_back["seed"])[0]
+            held[domain.name] = resident(shown, rule, device, ("train", "valid"), track)
+        yield Ready(kit, held, device, team, track)
+
+
+def with_changes(recipe: Recipe[S], wanted: Wanted, changes: Mapping[str, Any]) -> Recipe[S]:
+    """The preset with the options in it; a shorter run has a shorter cosine."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    period = getattr(recipe.settings, "period", None)
+    if "updates" in given and period is not None:
+        given["period"] = min(period, given["updates"])
+    return changed(recipe, wanted.save_every, **given)
+
+
+def about(settings: Any, outcome: Outcome, protocol: Protocol | None = None) -> dict[str, Any]:
+    """What a kit says of a run."""
+    found = {
+        "settings": asdict(settings),
+        "updates_done": outcome.step,
+        "skipped_tasks": outcome.skipped,
+        "validation": None if outcome.best is None else asdict(outcome.best),
+    }
+    return found if protocol is None else {**found, "protocol": protocol.to_dict()}
+
+
+def run_selector(wanted: Wanted) -> None:
+    """URT's heads, on the kit's extractors."""
+    kit_path, folder = places(wanted.out, "selector")
+    with ready(wanted) as found:
+        make = baselines.quick_selector if wanted.quick else baselines.paper_selector
+        recipe = with_changes(make(), wanted, wanted.changes)
+        protocol = capped(QUICK_TASKS if wanted.quick else VARYING, wanted)
+        trained = train_selector(
+            extractors_of(found.kit),
+            found.held,
+            recipe.settings,
+            folder,
+            protocol=protocol,
+            watch=recipe.watch,
+            resume=wanted.resume,
+            track=found.track,
+            team=found.team,
+        )
+        info = {"selector": about(recipe.settings, trained.outcome, protocol)}
+        names = ", ".join(trained.part.settings["domains"])
+        found.keep(kit_path, {URT: trained.part}, info, f"trained a selector of {names}")
+
+
+def run_modulator(which: Which, wanted: Wanted) -> None:
+    """Simple CNAPS's or tri-M's hyper-network, for the kit's backbone."""
+    kit_path, folder = places(wanted.out, which)
+    with ready(wanted) as found:
+        make = baselines.quick_modulator if wanted.quick else baselines.paper_modulator
+        recipe = with_changes(make(which), wanted, wanted.changes)
+        protocol = capped(QUICK_TASKS if wanted.quick else baselines.CNAPS_TASKS, wanted)
+        trained = train_modulator(
+            which,
+            found.kit.backbone,
+            ResidentTasks(found.held, protocol),
+            recipe.settings,
+            folder,
+            watch=recipe.watch,
+            resume=wanted.resume,
+            track=found.track,
+            team=found.team,
+        )
+        name = SIMPLE_CNAPS if which == "cnaps" else TRIM
+        info = {name: about(recipe.settings, trained.outcome, protocol)}
+        found.keep(kit_path, {name: trained.part}, info, f"trained {name} on {', '.join(found.held)}")
+
+
+def run_flute(wanted: Wanted, blender_changes: Mapping[str, Any]) -> None:
+    """FLUTE's template with its FiLM, then its blender; each has its own folder in the run's."""
+    kit_path, folder = places(wanted.out, "flute")
+    with ready(wanted) as found:
+        quick, kit = wanted.quick, found.kit
+        template = baselines.quick_template() if quick else baselines.paper_template()
+        template = with_changes(template, wanted, wanted.changes)
+        blender = baselines.quick_blender() if quick else baselines.paper_blender()
+        blender = with_changes(blender, wanted, blender_changes)
+        varied = as_the_backbone_was(kit, template.settings.augmentation)
+        template = replace(template, settings=replace(template.settings, **varied))
+        blender = replace(blender, settings=replace(blender.settings, **varied))
+        protocol = QUICK_TASKS if quick else VARYING
+        first = train_template(
+            kit.backbone,
+            found.held,
+            template.settings,
+            folder / "template",
+            protocol=protocol,
+            watch=template.watch,
+            resume=wanted.resume,
+            track=found.track,
+            team=found.team,
+        )
+        second = train_blender(
+            found.held,
+            blender.settings,
+            folder / "blender",
+            watch=blender.watch,
+            resume=wanted.resume,
+            track=found.track,
+            team=found.team,
+        )
+        part = Part(
+            {**first.tensors, **join({"blender": second.tensors})},
+            {"domains": list(found.held), "code": blender.settings.code},
+        )
+        info = {
+            "flute": about(template.settings, first.outcome, protocol),
+            "blender": about(blender.settings, second.outcome),
+        }
+        found.keep(kit_path, {FLUTE: part}, info, f"trained FLUTE on {', '.join(found.held)}")
+
+
+def capped(protocol: Protocol, wanted: Wanted) -> Protocol:
+    """The protocol with the support cap of the command line."""
+    return protocol if wanted.support_cap is None else replace(protocol, max_support=wanted.support_cap)
+
+
+def as_the_backbone_was(kit: Kit, otherwise: Augmentation) -> dict[str, Any]:
+    """Settings that vary images as they were varied for the kit's backbone, where the kit says so."""
+    known = kit.info.get("backbone", {}).get("settings", {})
+    varied = Augmentation(**known["augmentation"]) if "augmentation" in known else otherwise
+    varied = replace(varied, pad=min(varied.pad, kit.images.size // 8))
+    return {"augmentation": varied, "never_mirrored": tuple(known.get("never_mirrored", ()))}
