@@ -6,8 +6,10 @@ import torch
 from fewshift.core.losses import support_loss
 from fewshift.core.updates import Adadelta, Preconditioned, site_rates
 from fewshift.nets.backbone import Backbone
+from fewshift.nets.cells import Cells, Shape
 from fewshift.nets.engine import FoldedEngine, PlainEngine
-from fewshift.nets.graph import FAR, MAX_WAY, GraphEngine, padded_size, padded_support_loss
+from fewshift.nets.graph import GraphEngine, padded_size
+from fewshift.nets.static import FAR, MAX_WAY, cell_losses
 from fewshift.types import Labelled, Task
 
 Make = Callable[..., Backbone]
@@ -34,12 +36,12 @@ def test_padding_rows_and_classes_changes_no_loss_and_no_gradient() -> None:
     features = torch.randn(12, 6, generator=generator, dtype=torch.float64, requires_grad=True)
     labels = torch.tensor([0, 1, 2] * 3)
     weights = torch.cat([torch.ones(9, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)])
-    far = torch.full((MAX_WAY,), FAR, dtype=torch.float64)
-    far[:3] = 0
+    far = torch.full((1, MAX_WAY), FAR, dtype=torch.float64)
+    far[:, :3] = 0
+    cells = Cells(Shape(1, 1, 12), torch.device("cpu"), torch.float64)
     wanted = support_loss(features[:9], labels, 3)
-    found = padded_support_loss(
-        features, torch.cat([labels, torch.zeros(3, dtype=torch.int64)]), weights, far
-    )
+    padded = torch.cat([labels, torch.zeros(3, dtype=torch.int64)])
+    found = cell_losses(features[None], padded[None], weights[None], weights[None], far, cells)[0].sum()
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
     (a,) = torch.autograd.grad(wanted, features)
     (b,) = torch.autograd.grad(found, features)
@@ -98,3 +100,70 @@ def test_captured_graphs_equal_the_definition(rule: str, make_backbone: Make, ma
         wanted = PlainEngine(backbone).adapt(there, backbone.init(), update, 10)
         found = engine.adapt(there, backbone.init(), update, 10)
         torch.testing.assert_close(found.losses, wanted.losses, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("sizes", [((5, 5),) * 3, ((5, 2), (12, 3), (30, 6))])
+def test_tasks_together_equal_tasks_alone(
+    sizes: tuple[tuple[int, int], ...], make_backbone: Make, make_task: MakeTask
+) -> None:
+    together(GraphEngine(make_backbone(), captured=False), sizes, make_task, atol=1e-9)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("sizes", [((5, 5),) * 3, ((5, 2), (12, 3), (30, 6))])
+def test_captured_tasks_together_equal_tasks_alone(
+    sizes: tuple[tuple[int, int], ...], make_backbone: Make, make_task: MakeTask
+) -> None:
+    together(GraphEngine(make_backbone(width=16).to("cuda")), sizes, make_task, atol=1e-7)
+
+
+def together(
+    engine: GraphEngine, sizes: tuple[tuple[int, int], ...], make_task: MakeTask, atol: float
+) -> None:
+    backbone = engine.backbone
+    tasks = []
+    for images, way in sizes:
+        there = make_task(images, way=way).support
+        tasks.append(Task(Labelled(there.images.to(backbone.device), there.labels.to(backbone.device)), way))
+    matrices = rules(backbone)["preconditioned"].preconditioner
+    updates = [
+        Preconditioned(matrices, site_rates(backbone.sites, 0.05 * (k + 1), 0.3)) for k in range(len(tasks))
+    ]
+    found = engine.adapt_many(tasks, [backbone.init()] * len(tasks), updates, 10)
+    assert len(engine.steps) == 1
+    for task, update, one in zip(tasks, updates, found, strict=True):
+        wanted = PlainEngine(backbone).adapt(task, backbone.init(), update, 10)
+        torch.testing.assert_close(one.losses, wanted.losses, rtol=0, atol=atol)
+        for site, value in wanted.params.items():
+            torch.testing.assert_close(one.params[site], value, rtol=0, atol=atol)
+
+
+def half(engine: GraphEngine, make_task: MakeTask) -> None:
+    """16 bits follow 32 for some steps: sums are added up in 32 bits and gradients do not underflow."""
+    backbone = engine.backbone
+    there = make_task(30, way=6, dtype=torch.float32).support
+    task = Task(Labelled(there.images.to(backbone.device), there.labels.to(backbone.device)), 6)
+    update = Preconditioned(None, site_rates(backbone.sites, 0.02, 0.1))
+    wanted = PlainEngine(backbone).adapt(task, backbone.init(), update, 3)
+    for count in (1, 2):
+        found = engine.adapt_many([task] * count, [backbone.init()] * count, [update] * count, 3)[-1]
+        torch.testing.assert_close(found.losses, wanted.losses, rtol=5e-3, atol=1e-3)
+        for site, value in wanted.params.items():
+            moved, start = found.params[site] - value, value - backbone.init()[site]
+            assert float(moved.norm() / start.norm()) < 0.1, site
+    features = engine.embed(wanted.params, task.support.images)
+    exact = PlainEngine(backbone).embed(wanted.params, task.support.images)
+    assert float((features - exact).norm() / exact.norm()) < 0.01
+
+
+def test_sixteen_bits_stay_near_thirty_two(make_backbone: Make, make_task: MakeTask) -> None:
+    backbone = make_backbone(width=8, dtype=torch.float32)
+    half(GraphEngine(backbone, precision="float16", captured=False), make_task)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_captured_sixteen_bits_stay_near_thirty_two(make_backbone: Make, make_task: MakeTask) -> None:
+    backbone = make_backbone(width=16, dtype=torch.float32).to("cuda")
+    half(GraphEngine(backbone, precision="float16"), make_task)

@@ -1,11 +1,13 @@
 """Graphed meta-gradients are the definition's, on padded buffers."""
 
+from typing import Literal
+
 import pytest
 import torch
 
 from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.resnet import ResNet18
-from fewshift.training.graphed import GraphedOneByOne
+from fewshift.training.graphed import GraphedBatches
 from fewshift.training.metagradients import Job, OneByOne
 from fewshift.training.settings import InnerLevel
 from fewshift.types import Address, Episode, Labelled, Task
@@ -31,7 +33,7 @@ def an_episode(support: int, query: int, way: int, device: str) -> Episode:
     return Episode(Task(some(support), way), some(query), Address(0, "d", "train", 0), tuple(range(way)))
 
 
-def compare(device: str, captured: bool) -> None:
+def compare(device: str, captured: bool, order: Literal[1, 2] = 1, starts: bool = False) -> None:
     backbone = a_backbone(device)
     start = backbone.init()
     generator = torch.Generator().manual_seed(1)
@@ -44,8 +46,9 @@ def compare(device: str, captured: bool) -> None:
         Job(an_episode(n, q, way, device), matrices, start)
         for n, q, way in ((9, 6, 3), (20, 10, 5), (9, 6, 3))
     ]
-    graphed = GraphedOneByOne(backbone, captured=captured)(jobs, InnerLevel(), starts=False)
-    for found, wanted in zip(graphed, OneByOne(backbone)(jobs, InnerLevel(), starts=False), strict=True):
+    inner = InnerLevel(order=order)
+    graphed = GraphedBatches(backbone, captured=captured, room=48)(jobs, inner, starts=starts)
+    for found, wanted in zip(graphed, OneByOne(backbone)(jobs, inner, starts=starts), strict=True):
         torch.testing.assert_close(found.loss, wanted.loss, rtol=0, atol=1e-9)
         torch.testing.assert_close(found.inner_losses, wanted.inner_losses, rtol=0, atol=1e-9)
         assert found.accuracy is not None
@@ -56,11 +59,13 @@ def compare(device: str, captured: bool) -> None:
             torch.testing.assert_close(found.start[site], wanted.start[site], rtol=0, atol=1e-9)
 
 
-def test_padded_buffers_give_the_same_meta_gradients() -> None:
-    compare("cpu", captured=False)
+@pytest.mark.parametrize(("order", "starts"), [(1, False), (2, False), (2, True)])
+def test_batches_give_the_same_meta_gradients(order: Literal[1, 2], starts: bool) -> None:
+    compare("cpu", captured=False, order=order, starts=starts)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_captured_graphs_give_the_same_meta_gradients() -> None:
-    compare("cuda", captured=True)
+@pytest.mark.parametrize("order", [1, 2])
+def test_captured_graphs_give_the_same_meta_gradients(order: Literal[1, 2]) -> None:
+    compare("cuda", captured=True, order=order)

@@ -9,8 +9,8 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.engine import Engine, FoldedEngine, PlainEngine
 from fewshift.nets.folded_resnet import cannot_fold
 from fewshift.nets.graph import GraphEngine
-from fewshift.nets.precision import DEFAULT, precision_named
 from fewshift.nets.last_map import LastMapEngine, why_not_last_only
+from fewshift.nets.precision import DEFAULT, precision_named
 
 EngineName: TypeAlias = Literal["auto", "plain", "folded", "graph", "last-map"]
 ENGINES: tuple[EngineName, ...] = ("auto", "plain", "folded", "graph", "last-map")

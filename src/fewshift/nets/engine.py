@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -46,6 +47,12 @@ class Engine(Protocol):
         """`steps` steps of `update` from `start` on L_in. Sites missing in `start` stay frozen."""
         ...
 
+    def adapt_many(
+        self, tasks: Sequence[Task], starts: Sequence[TaskParams], updates: Sequence[Update[Any]], steps: int
+    ) -> list[Trajectory]:
+        """The same for several tasks, each as if it were alone."""
+        ...
+
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
         """Features under these parameters, without gradients."""
         ...
@@ -63,6 +70,12 @@ class PlainEngine:
         """`steps` steps of `update` from `start` on L_in."""
         check_sites(self.backbone, start)
         return descend(inner_objective(self.backbone, task), start, update, steps)
+
+    def adapt_many(
+        self, tasks: Sequence[Task], starts: Sequence[TaskParams], updates: Sequence[Update[Any]], steps: int
+    ) -> list[Trajectory]:
+        """One task after the other."""
+        return [self.adapt(*each, steps) for each in zip(tasks, starts, updates, strict=True)]
 
     @torch.no_grad()
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
@@ -91,6 +104,12 @@ class FoldedEngine:
             features = SupportFeatures(self.net, images, tuple(start))
             objective = inner_objective(lambda params, _images: features(params), task)
             return descend(objective, start, update, steps)
+
+    def adapt_many(
+        self, tasks: Sequence[Task], starts: Sequence[TaskParams], updates: Sequence[Update[Any]], steps: int
+    ) -> list[Trajectory]:
+        """One task after the other."""
+        return [self.adapt(*each, steps) for each in zip(tasks, starts, updates, strict=True)]
 
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
         """Features under these parameters, without gradients."""

@@ -35,12 +35,18 @@ class Folded:
         return self.kernel[1:3, 1:3] if self.winograd else self.kernel[..., 1, 1]
 
 
-def fold(frozen: Weights, conv: str, norm: str, stride: int, eps: float = 1e-5) -> Folded:
-    """Fold the evaluation-mode batch norm `norm` into the convolution `conv`."""
+def fold(
+    frozen: Weights, conv: str, norm: str, stride: int, eps: float = 1e-5, *, transform: bool = True
+) -> Folded:
+    """Fold the evaluation-mode batch norm `norm` into the convolution `conv`.
+
+    `transform`: may the kernel be kept in Winograd's form where that is faster?
+    """
     scale = frozen[f"{norm}.weight"] * (frozen[f"{norm}.running_var"] + eps).rsqrt()
     bias = frozen[f"{norm}.bias"] - frozen[f"{norm}.running_mean"] * scale
     kernel = frozen[f"{conv}.weight"] * scale[:, None, None, None]
-    if stride == 1 and kernel.device.type == "cpu" and min(kernel.shape[:2]) >= WINOGRAD_CHANNELS:
+    pays = stride == 1 and kernel.device.type == "cpu" and min(kernel.shape[:2]) >= WINOGRAD_CHANNELS
+    if transform and pays:
         return Folded(winograd.transformed(kernel), scale, bias, stride, winograd=True)
     return Folded(kernel.contiguous(memory_format=torch.channels_last), scale, bias, stride)
 

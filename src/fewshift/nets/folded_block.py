@@ -24,12 +24,12 @@ class FoldedBlock:
     projection: Folded | None
 
 
-def fold_block(frozen: Weights, name: str, eps: float) -> FoldedBlock:
-    """Fold the batch norms of one block."""
+def fold_block(frozen: Weights, name: str, eps: float, *, transform: bool = True) -> FoldedBlock:
+    """Fold the batch norms of one block; `transform` as in `fold`."""
     stage, place = name.removeprefix("layer").split(".")
     stride = STRIDES[int(stage) - 1] if place == "0" else 1
-    first = fold(frozen, f"{name}.conv1", f"{name}.bn1", stride, eps)
-    second = fold(frozen, f"{name}.conv2", f"{name}.bn2", 1, eps)
+    first = fold(frozen, f"{name}.conv1", f"{name}.bn1", stride, eps, transform=transform)
+    second = fold(frozen, f"{name}.conv2", f"{name}.bn2", 1, eps, transform=transform)
     projection = None
     if f"{name}.downsample.0.weight" in frozen:
         projection = fold(frozen, f"{name}.downsample.0", f"{name}.downsample.1", stride, eps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.folded_resnet import cannot_fold
-from fewshift.training.graphed import GraphedOneByOne
+from fewshift.training.graphed import GraphedBatches
 from fewshift.training.metagradients import FoldedOneByOne, MetaGradients, OneByOne
 
 
@@ -12,4 +12,4 @@ def best_meta_gradients(backbone: Backbone) -> MetaGradients:
     """Graphs on a CUDA device, folded convolutions elsewhere, the definition where nothing can be folded."""
     if cannot_fold(backbone):
         return OneByOne(backbone)
-    return GraphedOneByOne(backbone) if backbone.device.type == "cuda" else FoldedOneByOne(backbone)
+    return GraphedBatches(backbone) if backbone.device.type == "cuda" else FoldedOneByOne(backbone)

@@ -1,73 +1,76 @@
-"""First-order meta-gradients on CUDA graphs: the inner steps and the query gradient are each one replay.
+"""Meta-gradients of many tasks at a time on CUDA graphs; equal to `OneByOne` by test.
 
-Order 1 needs only λ_T = ∇L_out(θ_T) and Σ g_t (see `fewshift.core.metagrad`), which graphs over padded sizes
-give without the host. Equal to `OneByOne` by test.
+A batch of tasks takes its inner steps together, each step one replay, then the query gradient is another.
+Order 1 needs only λ_T = ∇L_out(θ_T) and Σ g_t (see `fewshift.core.metagrad`). Order 2 keeps θ_t and g_t and
+goes back through them, one Hessian-vector product a step, which is a graph as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from fewshift.core.centroids import cosine_logits, prototypes
-from fewshift.core.descent import fresh_leaves
 from fewshift.core.metagrad import MetaGradient
 from fewshift.core.updates import Preconditioned
 from fewshift.nets.backbone import Backbone
-from fewshift.nets.folded_resnet import FoldedResNet, SupportFeatures
-from fewshift.nets.graph import FAR, MAX_WAY, GraphEngine, capture, copy_heads, padded_size
+from fewshift.nets.capture import captured
+from fewshift.nets.cells import Shape
+from fewshift.nets.curvature import hessian_products
+from fewshift.nets.graph import GraphEngine
+from fewshift.nets.packing import groups, rounded
+from fewshift.nets.precision import DEFAULT, Precision, arithmetic
+from fewshift.nets.stacks import Stack
+from fewshift.nets.static import MAX_WAY, Asked, StaticBatch, StaticStep
 from fewshift.training.metagradients import FoldedOneByOne, Job, OneByOne
 from fewshift.training.settings import InnerLevel
-from fewshift.types import Episode, TaskParams
+
+ROOM = 1024  # images of a batch, support and query together
+CELL = 8
+AHEAD = 64  # tasks that are taken from the source at a time, at most
+SLOTS = 8  # a batch has room for a multiple of so many tasks: few shapes, few graphs
 
 
-class StaticOuter:
-    """L_out, its gradient and the query accuracy at one padded size, on fixed buffers."""
+class StaticOuter(StaticBatch):
+    """L_out of a batch of tasks, its gradient and the query accuracy, on fixed buffers."""
 
-    def __init__(self, net: FoldedResNet, batch: Tensor, start: TaskParams, support: int) -> None:
-        self.features, self.support = SupportFeatures(net, batch, tuple(start)), support
-        self.labels = torch.zeros(len(batch), dtype=torch.int64, device=batch.device)
-        self.weights = torch.ones(len(batch), device=batch.device, dtype=batch.dtype)
-        self.far = torch.zeros(MAX_WAY, device=batch.device, dtype=batch.dtype)
-        self.params = {site: value.clone() for site, value in start.items()}
-        self.adjoint = {site: torch.zeros_like(value) for site, value in start.items()}
-        self.scores = batch.new_zeros(2)  # loss, accuracy
-        self.graph: torch.cuda.CUDAGraph | None = None
+    graph: torch.cuda.CUDAGraph | None = None
 
-    def load(self, fresh: SupportFeatures, episode: Episode, params: TaskParams) -> None:
-        """Put an episode, already padded and through the stem, into the buffers."""
-        copy_heads(self.features, fresh)
-        self.labels.zero_()
-        self.weights.zero_()
-        for first, part in ((0, episode.task.support), (self.support, episode.query)):
-            self.labels[first : first + len(part.labels)].copy_(part.labels)
-            self.weights[first : first + len(part.labels)].fill_(1.0)
-        self.far.fill_(FAR)[: episode.task.way].zero_()
-        for site, value in params.items():
-            self.params[site].copy_(value)
+    def prepare(self) -> None:
+        """Make the buffer for the result."""
+        self.adjoint = tuple(torch.zeros_like(values) for values in self.params)
 
     def run(self) -> None:
         """One joint pass over support and query, forwards and backwards."""
-        with torch.enable_grad():
-            leaves = fresh_leaves(self.params)
-            features = self.features(leaves)
-            known, asked = features[: self.support], features[self.support :]
-            centres = prototypes(known, self.labels[: self.support], MAX_WAY, self.weights[: self.support])
-            logits = cosine_logits(asked, centres) + self.far
-            labels, weights = self.labels[self.support :], self.weights[self.support :]
-            losses = F.cross_entropy(logits, labels, reduction="none")
-            loss = (losses * weights).sum() / weights.sum()
-            found = torch.autograd.grad(loss, list(leaves.values()))
-        right = (logits.detach().argmax(dim=-1) == labels).to(weights.dtype)
-        self.scores[0].copy_(loss.detach())
-        self.scores[1].copy_((right * weights).sum() / weights.sum())
-        for site, gradient in zip(leaves, found, strict=True):
-            self.adjoint[site].copy_(gradient)
+        torch._foreach_copy_(list(self.adjoint), list(self.gradients()))
+
+    def __call__(self) -> None:
+        """Replay the graph; without one, compute as it is written."""
+        self.run() if self.graph is None else self.graph.replay()
+
+
+class StaticCurvature:
+    """λ ← λ − H (β Pᵀ λ) on the buffers of a step, at the parameters that are put there."""
+
+    def __init__(self, step: StaticStep) -> None:
+        self.step = step
+        self.adjoint = tuple(torch.zeros_like(values) for values in step.params)
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def run(self) -> None:
+        """One step of the adjoint backwards, in place."""
+        step = self.step
+        assert step.matrices is not None
+        with torch.no_grad(), arithmetic(step.precision):
+            direction = tuple(
+                rate * (matrix.mT @ adjoint)
+                for rate, matrix, adjoint in zip(step.rates, step.matrices, self.adjoint, strict=True)
+            )
+            torch._foreach_sub_(list(self.adjoint), list(hessian_products(step, direction)))
 
     def __call__(self) -> None:
         """Replay the graph; without one, compute as it is written."""
@@ -75,70 +78,155 @@ class StaticOuter:
 
 
 @dataclass(frozen=True)
-class GraphedOneByOne:
-    """One task after the other on graphs; second order and tasks that fit no graph take the usual way."""
+class GraphedBatches:
+    """Many tasks at a time on graphs; tasks that fit no graph take the usual way.
+
+    Second order is computed in TF32 at the least: 16 bits leave too little of a second derivative.
+    """
 
     backbone: Backbone
+    precision: Precision = DEFAULT
     captured: bool = True
+    room: int = ROOM
     outers: dict[Any, StaticOuter] = field(default_factory=dict, compare=False, repr=False)
-    engines: list[GraphEngine] = field(default_factory=list, compare=False, repr=False)
+    curves: dict[Any, StaticCurvature] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
+    @cached_property
     def engine(self) -> GraphEngine:
-        """The engine whose inner steps are used, made with the first task."""
-        if not self.engines:
-            self.engines.append(GraphEngine(self.backbone, captured=self.captured))
-        return self.engines[0]
+        """The engine whose inner steps are used."""
+        return GraphEngine(self.backbone, captured=self.captured, precision=self.precision)
+
+    @cached_property
+    def wide(self) -> GraphedBatches:
+        """The same in a precision that second derivatives can bear."""
+        return self if self.precision != "float16" else replace(self, precision="tf32", outers={}, curves={})
 
     def __call__(self, jobs: Iterable[Job], inner: InnerLevel, starts: bool) -> Iterator[MetaGradient]:
         """Equal to `OneByOne` up to rounding."""
-        if inner.order == 2:
-            yield from OneByOne(self.backbone)(jobs, inner, starts)
-            return
-        for job in jobs:
-            way, support = job.episode.task.way, len(job.episode.task.support.labels)
-            sizes = padded_size(support), padded_size(len(job.episode.query.labels))
-            if sizes[0] is None or sizes[1] is None or way > MAX_WAY:
-                yield from FoldedOneByOne(self.backbone)([job], inner, starts)
+        ways = self.wide if inner.order == 2 else self
+        source = iter(jobs)
+        while ahead := list(islice(source, AHEAD)):
+            yield from ways._several(ahead, inner, starts)
+
+    def _several(self, jobs: Sequence[Job], inner: InnerLevel, starts: bool) -> Iterator[MetaGradient]:
+        fitting = [place for place, job in enumerate(jobs) if self._fits(job)]
+        sizes = [_cells(_asked(jobs[place], query=True)) for place in fitting]
+        found: dict[int, MetaGradient] = {}
+        for group in groups(sizes, self.room // CELL) if fitting else ():
+            chosen = [fitting[place] for place in group]
+            found |= dict(zip(chosen, self._together([jobs[c] for c in chosen], inner, starts), strict=True))
+        for place, job in enumerate(jobs):
+            if place in found:
+                yield found.pop(place)
             else:
-                yield self._one(job, inner, sizes[0], sizes[1])
+                way = OneByOne(self.backbone) if inner.order == 2 else FoldedOneByOne(self.backbone)
+                yield from way([job], inner, starts)
+
+    def _fits(self, job: Job) -> bool:
+        images = len(job.episode.task.support.labels) + len(job.episode.query.labels)
+        whole = set(job.start) == set(self.backbone.sites)
+        return images <= self.room and job.episode.task.way <= MAX_WAY and whole
 
     @torch.no_grad()
-    def _one(self, job: Job, inner: InnerLevel, support: int, query: int) -> MetaGradient:
-        rates = inner.rates(job.start)
-        rule = Preconditioned(job.preconditioner, rates)
-        step = self.engine.loaded(job.episode.task, job.start, rule, support)
-        losses = step.loss.new_empty(inner.steps)
-        for index in range(inner.steps):
-            step()
-            losses[index].copy_(step.loss)
-        final = {site: value.clone() for site, value in step.params.items()}
-        outer = self._outer(job.episode, final, support, query)
-        outer()
-        pulls = {site: -rates[site] * (outer.adjoint[site] @ step.summed[site].mT) for site in final}
-        return MetaGradient(
-            loss=outer.scores[0].clone(),
-            preconditioner=pulls,
-            start={site: value.clone() for site, value in outer.adjoint.items()},
-            final=final,
-            inner_losses=losses,
-            inner_norms=torch.full_like(losses, torch.nan),  # not taken: the graph keeps only their sum
-            accuracy=outer.scores[1].clone(),
-        )
+    def _together(self, jobs: Sequence[Job], inner: InnerLevel, starts: bool) -> list[MetaGradient]:
+        rules = [Preconditioned(job.preconditioner, dict.fromkeys(job.start, inner.rate)) for job in jobs]
+        asked = [_asked(job, query=False) for job in jobs]
+        with self.engine.lock:
+            step = self.engine.loaded(_shape(asked), asked, [job.start for job in jobs], rules)
+            visited: list[tuple[Stack, Stack]] = []
+            for _ in range(inner.steps):
+                before = _copied(step.params), _copied(step.summed)
+                step()
+                if inner.order == 2:
+                    change = tuple(now - then for now, then in zip(step.summed, before[1], strict=True))
+                    visited.append((before[0], change))
+            outer = self._outer([_asked(job, query=True) for job in jobs], step.params)
+            outer()
+            final = _copied(step.params)
+            if inner.order == 1:
+                pulls, adjoint = _pulled(inner.rate, outer.adjoint, step.summed), _copied(outer.adjoint)
+            else:
+                pulls, adjoint = self._backwards(step, visited, outer.adjoint, inner.rate, starts)
+            losses, accuracies = outer.losses.clone(), outer.accuracies.clone()
+            history = step.history[: inner.steps].clone()
+        stacks = self.engine.net.stacks
+        return [
+            MetaGradient(
+                loss=losses[task],
+                preconditioner=stacks.shared(pulls, task),
+                start=stacks.shared(adjoint, task),
+                final=stacks.shared(final, task),
+                inner_losses=history[:, task],
+                inner_norms=torch.full_like(
+                    history[:, task], torch.nan
+                ),  # not taken: the graph keeps only their sum
+                accuracy=accuracies[task],
+            )
+            for task in range(len(jobs))
+        ]
 
-    def _outer(self, episode: Episode, params: TaskParams, support: int, query: int) -> StaticOuter:
-        images = episode.task.support.images
-        parts = [_padded(images, support), _padded(episode.query.images, query)]
-        batch, net = torch.cat(parts), self.engine.folded.net
-        key = (support, query, tuple(images.shape[1:]))
+    def _backwards(
+        self, step: StaticStep, visited: list[tuple[Stack, Stack]], adjoint: Stack, rate: float, starts: bool
+    ) -> tuple[Stack, Stack]:
+        curve = self._curve(step)
+        torch._foreach_copy_(list(curve.adjoint), list(adjoint))
+        pulls: Stack | None = None
+        while visited:
+            params, found = visited.pop()
+            more = _pulled(rate, curve.adjoint, found)
+            pulls = more if pulls is None else tuple(a + b for a, b in zip(pulls, more, strict=True))
+            if visited or starts:
+                torch._foreach_copy_(list(step.params), list(params))
+                curve()
+        assert pulls is not None
+        return pulls, _copied(curve.adjoint)
+
+    def _curve(self, step: StaticStep) -> StaticCurvature:
+        key = (step.shape, tuple(step.images.shape[2:]))
+        if key not in self.curves:
+            curve = self.curves[key] = StaticCurvature(step)
+            curve.graph = captured(curve.run, self.engine.pool) if self.captured else None
+        return self.curves[key]
+
+    def _outer(self, tasks: Sequence[Asked], params: Stack) -> StaticOuter:
+        pixels, shape = tasks[0].support.images.shape[2:], _shape(tasks)
+        key = (shape, tuple(pixels))
         if key not in self.outers:
-            new = self.outers[key] = StaticOuter(net, batch, params, support)
-            new.load(new.features, episode, params)
-            new.graph = capture(new.run, self.engine.pool) if self.captured else None
+            new = StaticOuter(self.engine.net, shape, (pixels[0], pixels[1]), self.precision)
+            new.prepare()
+            if self.captured:
+                new.load(tasks)
+                torch._foreach_copy_(list(new.params), list(params))
+                new.graph = captured(new.run, self.engine.pool)
+            self.outers[key] = new
         outer = self.outers[key]
-        outer.load(SupportFeatures(net, batch, tuple(params)), episode, params)
+        outer.load(tasks)
+        torch._foreach_copy_(list(outer.params), list(params))
         return outer
 
 
-def _padded(images: Tensor, size: int) -> Tensor:  # (n, 3, h, w) -> (size, 3, h, w)
-    return F.pad(images, (0, 0, 0, 0, 0, 0, 0, size - len(images)))
+def _asked(job: Job, query: bool) -> Asked:
+    task = job.episode.task
+    return Asked(task.support, task.way, job.episode.query if query else None)
+
+
+def _cells(task: Asked) -> int:
+    return -(-task.images // CELL)
+
+
+def _shape(tasks: Sequence[Asked]) -> Shape:
+    cells = rounded(sum(_cells(task) for task in tasks))
+    if len(tasks) == 1:
+        return Shape(1, 1, cells * CELL)
+    slots = -(-len(tasks) // SLOTS) * SLOTS
+    return Shape(slots, cells if cells != slots else cells + 1, CELL)  # as many cells as slots: one each
+
+
+def _copied(stack: Stack) -> Stack:
+    return tuple(values.clone() for values in stack)
+
+
+def _pulled(rate: float, adjoint: Stack, found: Stack) -> Stack:
+    """−β λ gᵀ for every site and task."""
+    with arithmetic("float32"):
+        return tuple(torch.mul(a @ f.mT, -rate) for a, f in zip(adjoint, found, strict=True))

@@ -1,0 +1,32 @@
+"""Recording work on fixed buffers as a CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+WARM_UP = 3  # runs before a capture, so that libraries have chosen their algorithms
+
+
+def captured(run: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
+    """Record what `run` does to its buffers. It runs some times first: load them afterwards.
+
+    cuDNN tries its algorithms out and the fastest is recorded, unless results must repeat to the bit.
+    """
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = before or not torch.are_deterministic_algorithms_enabled()
+    try:
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP):
+                run()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            run()
+    finally:
+        torch.backends.cudnn.benchmark = before
+    return graph

@@ -1,0 +1,58 @@
+"""What a network does to single numbers between its convolutions, in one pass where Triton is there.
+
+All tensors lie in memory alike (channels-last images of one shape). The torch versions define the result.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@cache
+def _triton() -> Any:
+    """The module of Triton kernels, or None where there is no Triton."""
+    try:
+        from fewshift.nets import pointwise_triton
+    except ImportError:
+        return None
+    return pointwise_triton
+
+
+def fused(*alike: Tensor | None) -> Any:
+    """The kernels for these tensors, or None where torch must do."""
+    x = alike[0]
+    assert x is not None
+    if x.device.type != "cuda" or x.dtype not in (torch.float16, torch.float32) or x.numel() >= 2**31:
+        return None
+    dense = x.is_contiguous(memory_format=torch.channels_last)
+    if not dense or any(other is not None and other.stride() != x.stride() for other in alike):
+        return None
+    return _triton()
+
+
+def masked_(gradient: Tensor, activation: Tensor, more: Tensor | None = None) -> Tensor:
+    """(gradient + more) where the ReLU's output is not zero, in place."""
+    kernels = fused(gradient, activation, more)
+    if kernels is not None:
+        kernels.masked_(gradient, activation, more)
+        return gradient
+    if more is not None:
+        gradient.add_(more)
+    found: Tensor = torch.ops.aten.threshold_backward.grad_input(gradient, activation, 0, grad_input=gradient)
+    return found
+
+
+def finished_(response: Tensor, bias: Tensor, shortcut: Tensor | None, rectify: bool = True) -> Tensor:
+    """ReLU(response + bias + shortcut), in place; `bias` is a number a channel."""
+    kernels = fused(response, shortcut)
+    if kernels is not None:
+        kernels.finished_(response, bias, shortcut, rectify)
+        return response
+    response.add_(bias[:, None, None])
+    if shortcut is not None:
+        response.add_(shortcut)
+    return response.relu_() if rectify else response

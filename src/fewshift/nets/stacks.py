@@ -1,0 +1,68 @@
+"""Task parameters of equal shape in one tensor each, so that a rule touches seven tensors, not seventeen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fewshift.types import TaskParams
+
+Stack = tuple[Tensor, ...]  # one (k, tasks, m, n) for each shape
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """Which sites share a shape, and where each lies."""
+
+    groups: tuple[tuple[str, ...], ...]
+    shapes: tuple[tuple[int, int], ...]
+
+    @property
+    def place(self) -> dict[str, tuple[int, int]]:
+        """Site -> its group and its row there."""
+        return {site: (g, k) for g, group in enumerate(self.groups) for k, site in enumerate(group)}
+
+    def empty(
+        self, tasks: int, like: Tensor, shape: Callable[[int, int], tuple[int, int]] = lambda m, n: (m, n)
+    ) -> Stack:
+        """Zeros for so many tasks, of the parameters' shapes or of others made from them."""
+        return tuple(
+            torch.zeros(len(group), tasks, *shape(*size), dtype=like.dtype, device=like.device)
+            for group, size in zip(self.groups, self.shapes, strict=True)
+        )
+
+    def site(self, stack: Stack, site: str) -> Tensor:  # -> (tasks, m, n)
+        """A site's values for all tasks, a view."""
+        group, row = self.place[site]
+        return stack[group][row]
+
+    def views(self, stack: Stack, task: int) -> list[Tensor]:
+        """A task's values at all sites in the order of the groups, as views."""
+        return [values[row, task] for values in stack for row in range(len(values))]
+
+    def shared(self, stack: Stack, task: int) -> TaskParams:
+        """A task's values by site, as views."""
+        return {
+            site: stack[g][k, task] for g, group in enumerate(self.groups) for k, site in enumerate(group)
+        }
+
+    def named(self, stack: Stack, task: int) -> TaskParams:
+        """A task's values by site, copied."""
+        return self.shared(tuple(values[:, task : task + 1].clone() for values in stack), 0)
+
+    def fill(self, stack: Stack, many: Sequence[Mapping[str, Tensor]]) -> None:
+        """Copy the values of several tasks into their places at once."""
+        sites = [site for group in self.groups for site in group]
+        targets = [view for task in range(len(many)) for view in self.views(stack, task)]
+        torch._foreach_copy_(targets, [values[site] for values in many for site in sites])
+
+
+def stacks_of(params: Mapping[str, Tensor]) -> Stacks:
+    """Group sites by shape, in the order in which shapes first appear."""
+    groups: dict[tuple[int, int], list[str]] = {}
+    for site, value in params.items():
+        groups.setdefault((value.shape[0], value.shape[1]), []).append(site)
+    return Stacks(tuple(tuple(group) for group in groups.values()), tuple(groups))

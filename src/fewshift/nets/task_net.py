@@ -1,0 +1,304 @@
+"""The frozen ResNet-18 as a GPU wants it: batch norm folded, one number type, channels-last.
+
+`TaskNet` runs the images of one task or of many (see `cells`) under their adapters, and gives the adapters'
+gradients by hand. For one task the adapters are folded into the kernels. Many tasks share the frozen kernels,
+and each one's adapters are a batched matrix product beside the convolution, whose result the convolution adds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fewshift.nets.adapters import LAST
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.cells import Cells
+from fewshift.nets.folded import Folded, channels_last, channels_second, fold
+from fewshift.nets.folded_block import fold_block
+from fewshift.nets.fused_conv import convolved, input_gradient, wide_product
+from fewshift.nets.pointwise import masked_
+from fewshift.nets.resnet import ResNet18, block_names
+from fewshift.nets.stacks import Stack, Stacks, stacks_of
+
+MULTIPROCESSORS = 132  # of the GPUs this is tuned for; only the speed depends on it
+TILE = 128  # rows and columns of a product that one multiprocessor takes
+TOP = 16.0  # where the largest 16-bit gradient of a cell starts: far from overflow and from underflow
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A folded 3x3 convolution; kernel and bias in the activations' type, the rest in the weights' own."""
+
+    site: str
+    kernel: Tensor  # (out, in, 3, 3), channels-last
+    bias: Tensor  # (out,)
+    centre: Tensor  # (out, in), what the adapter is added to
+    scale: Tensor  # (out,)
+    stride: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """Two convolutions and perhaps a projection, whose bias the second convolution has."""
+
+    first: Conv
+    second: Conv
+    projection: Tensor | None  # (out, in)
+
+
+@dataclass(frozen=True)
+class FrozenNet:
+    """All that does not depend on a task."""
+
+    stem: Tensor  # (width, 3, 5, 5)
+    stem_bias: Tensor
+    stem_padding: int
+    blocks: tuple[Block, ...]
+    last: Tensor  # (d, d)
+    stacks: Stacks
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The activations' type."""
+        return self.stem.dtype
+
+    @property
+    def convs(self) -> tuple[Conv, ...]:
+        """The sixteen adapted convolutions."""
+        return tuple(conv for block in self.blocks for conv in (block.first, block.second))
+
+
+def frozen_net(backbone: Backbone, dtype: torch.dtype) -> FrozenNet:
+    """Fold a backbone whose `cannot_fold` is None for activations of this type."""
+    net, frozen = backbone.net, backbone.frozen
+    assert isinstance(net, ResNet18)
+    eps = net.bn1.eps
+    stem = fold(frozen, "conv1", "bn1", stride=2, eps=eps, transform=False)
+    blocks = []
+    for name in block_names():
+        block = fold_block(frozen, name, eps, transform=False)
+        more = None if block.projection is None else block.projection.bias
+        projection = None if block.projection is None else block.projection.kernel[..., 0, 0].to(dtype)
+        first = _conv(f"{name}.conv1", block.first, None, dtype)
+        blocks.append(Block(first, _conv(f"{name}.conv2", block.second, more, dtype), projection))
+    kernel = stem.kernel.to(dtype, memory_format=torch.channels_last)
+    start = backbone.init()
+    ordered = {site: start[site] for site in backbone.sites}
+    return FrozenNet(
+        kernel,
+        stem.bias.to(dtype),
+        net.stem_padding,
+        tuple(blocks),
+        frozen["last.weight"],
+        stacks_of(ordered),
+    )
+
+
+def _conv(site: str, folded: Folded, more: Tensor | None, dtype: torch.dtype) -> Conv:
+    bias = folded.bias if more is None else folded.bias + more
+    kernel = folded.kernel.to(dtype, memory_format=torch.channels_last)
+    return Conv(site, kernel, bias.to(dtype), folded.centre.clone(), folded.scale, folded.stride)
+
+
+class Head(NamedTuple):
+    """What no adapter changes: the first block's input and its first convolution's frozen response."""
+
+    x: Tensor  # (n, width, h, w)
+    response: Tensor  # (n, width, h, w), before the adapter and the ReLU
+
+
+class Kept(NamedTuple):
+    """What a block's derivative needs: activations are their own ReLU masks."""
+
+    read: Tensor  # (n, in, h', w') the input where the centre tap reads it
+    middle: Tensor
+    output: Tensor
+
+
+class TaskNet:
+    """The network under the adapters of the tasks that share a batch; made once for a shape of batches."""
+
+    def __init__(self, net: FrozenNet, cells: Cells) -> None:
+        self.net, self.cells, self.folds = net, cells, cells.shape.tasks == 1
+        by_site = {conv.site: conv for conv in net.convs}
+        self.kernels = {site: conv.kernel for site, conv in by_site.items()}
+        self.branches: dict[str, Tensor] = {}  # site -> (cells, out, in)
+        self.scales, self.centres, self.folded = [], [], []
+        for group in net.stacks.groups:
+            convs = [by_site[site] for site in group if site != LAST]
+            self.scales.append(torch.stack([conv.scale for conv in convs])[:, None, :, None])
+            self.centres.append(torch.stack([conv.centre for conv in convs]))
+            if self.folds:
+                own = torch.stack([conv.kernel.permute(0, 2, 3, 1) for conv in convs]).permute(0, 1, 4, 2, 3)
+                self.folded.append(own)
+                self.kernels |= {conv.site: own[k] for k, conv in enumerate(convs)}
+
+    def set(self, params: Stack) -> None:
+        """Take these adapters from now on; `last` is not the network's."""
+        if not self.folds:
+            self.branches = self.scaled(params)
+            return
+        for values, scale, centre, kernels in zip(
+            params, self.scales, self.centres, self.folded, strict=True
+        ):
+            adapters = values[: len(scale), 0]
+            torch.addcmul(centre, scale[:, 0], adapters, out=kernels[..., 1, 1])
+        # The first convolution's frozen response is cached, so its adapter stays beside it.
+        first = (self.scales[0][0] * params[0][0]).to(self.net.dtype)
+        self.branches = {self.net.blocks[0].first.site: self.cells.spread(first)}
+
+    def scaled(self, params: Stack) -> dict[str, Tensor]:  # -> site -> (cells, out, in)
+        """diag(s) A for every cell, in the activations' type."""
+        found: dict[str, Tensor] = {}
+        for values, scale, group in zip(params, self.scales, self.net.stacks.groups, strict=True):
+            adapters = values[: len(scale)]
+            scaled = torch.empty(adapters.shape, dtype=self.net.dtype, device=adapters.device)
+            torch.mul(scale, adapters, out=scaled)
+            spread = self.cells.spread(scaled, 1)
+            found |= {site: spread[k] for k, site in enumerate(group[: len(scale)])}
+        return found
+
+    def head(self, images: Tensor) -> Head:  # (n, 3, h, w)
+        """What no adapter changes of these images."""
+        net, conv = self.net, self.net.blocks[0].first
+        x = images.to(net.dtype, memory_format=torch.channels_last)
+        x = torch.conv2d(x, net.stem, net.stem_bias, 2, net.stem_padding).relu_()
+        return Head(x, torch.conv2d(x, conv.kernel, conv.bias, conv.stride, padding=1))
+
+    def forward(self, head: Head, keep: bool = True) -> tuple[Tensor, list[Kept]]:  # -> (n, d)
+        """Pooled activations in the weights' type, and what the derivative needs if that is to be kept."""
+        first = self.net.blocks[0]
+        adapter = self.branches[first.first.site].mT
+        middle = torch.baddbmm(self.rows(head.response), self.rows(head.x), adapter).relu_()
+        kept = [self._finish(first, head.x, head.x, as_images(middle, head.response))]
+        for block in self.net.blocks[1:]:
+            x = kept[-1].output
+            read = read_at(x, block.first.stride)
+            done = self._finish(block, x, read, self._layer(block.first, x, read, None))
+            kept = [*kept, done] if keep else [done]
+        return kept[-1].output.mean(dim=(2, 3), dtype=self.net.last.dtype), kept
+
+    def backward(self, gradient: Tensor, kept: list[Kept]) -> Stack:
+        """The adapters' gradients, (k, tasks, out, in) for each group, zero for `last`; `kept` is used up."""
+        delta, shrunk = self._top(gradient, kept[-1].output)
+        found = self.net.stacks.empty(self.cells.shape.cells, self.net.last)
+        for place in reversed(range(len(kept))):
+            below = kept[place - 1].output if place else None
+            upstream = self._block_gradients(self.net.blocks[place], delta, kept.pop(), below, found)
+            if upstream is not None:
+                delta = upstream
+        return self.collected(found, shrunk)
+
+    def collected(self, found: Stack, shrunk: Tensor | None) -> Stack:
+        """Gradients of cells to gradients of tasks in the adapters' own coordinates: diag(s) δᵀx."""
+        if shrunk is not None and self.cells.shape.one_each:
+            found = tuple(values.mul_(shrunk[:, None, None]) for values in found)
+        members = None if shrunk is None else self.cells.members * shrunk
+        if not self.cells.shape.one_each:
+            found = tuple(self.cells.collect(values, members) for values in found)
+        for values, scale in zip(found, self.scales, strict=True):
+            values[: len(scale)].mul_(scale)
+        return found
+
+    def rows(self, x: Tensor) -> Tensor:  # (n, c, h, w) -> (cells, pixels, c)
+        """The pixels of each cell, a view."""
+        return channels_last(x).reshape(self.cells.shape.cells, -1, x.shape[1])
+
+    def _layer(self, conv: Conv, x: Tensor, read: Tensor, shortcut: Tensor | None) -> Tensor:
+        """One convolution with its adapter, the shortcut and the ReLU."""
+        if not self.folds:
+            adapter = self.branches[conv.site].mT
+            if shortcut is None:
+                shortcut = as_images(torch.bmm(self.rows(read), adapter), read)
+            else:
+                shortcut = as_images(torch.baddbmm(self.rows(shortcut), self.rows(read), adapter), shortcut)
+        return convolved(x, self.kernels[conv.site], conv.bias, shortcut, conv.stride)
+
+    def _finish(self, block: Block, x: Tensor, read: Tensor, middle: Tensor) -> Kept:
+        shortcut = x
+        if block.projection is not None:
+            shortcut = as_images(self.rows(read) @ block.projection.T, read)
+        return Kept(read, middle, self._layer(block.second, middle, middle, shortcut))
+
+    def _block_gradients(
+        self, block: Block, delta: Tensor, kept: Kept, x: Tensor | None, found: Stack
+    ) -> Tensor | None:
+        """Put the adapters' gradients into `found`; the gradient before the ReLU below, if there is one."""
+        self.centre_gradient(block.second.site, delta, kept.middle, found)
+        inner = masked_(self.through(block.second, delta, kept.middle), kept.middle)
+        self.centre_gradient(block.first.site, inner, kept.read, found)
+        if x is None:
+            return None
+        gradient = self.through(block.first, inner, x)
+        if block.projection is None:
+            return masked_(gradient, x, delta)
+        self.add_strided(gradient, self.rows(delta) @ block.projection, delta, block.first.stride)
+        return masked_(gradient, x)
+
+    def through(self, conv: Conv, delta: Tensor, x: Tensor) -> Tensor:
+        """The gradient at a convolution's input, its adapter included."""
+        gradient = input_gradient(delta, x, self.kernels[conv.site], conv.stride)
+        if self.folds:
+            return gradient
+        adapter = self.branches[conv.site]
+        if conv.stride == 1:
+            rows = self.rows(gradient)
+            return as_images(rows.baddbmm_(self.rows(delta), adapter), gradient)
+        self.add_strided(gradient, torch.bmm(self.rows(delta), adapter), delta, conv.stride)
+        return gradient
+
+    def add_strided(self, gradient: Tensor, rows: Tensor, like: Tensor, stride: int) -> None:
+        """Add rows of pixels, which lie like the pixels of `like`, to every stride-th pixel, in place."""
+        channels_last(gradient)[:, ::stride, ::stride] += channels_last(as_images(rows, like))
+
+    def centre_gradient(
+        self, site: str, delta: Tensor, read: Tensor, found: Stack, add: bool = False
+    ) -> None:
+        """δᵀx of each cell, cut into so many products that all multiprocessors have work."""
+        target = self.net.stacks.site(found, site)  # (cells, out, in)
+        shape = self.cells.shape
+        tiles = -(-target.shape[1] // TILE) * -(-target.shape[2] // TILE) * shape.cells
+        cuts = _divisor(shape.cell, -(-MULTIPROCESSORS // tiles))
+        first, second = (channels_last(t).reshape(shape.cells * cuts, -1, t.shape[1]) for t in (delta, read))
+        if cuts == 1 and not add:
+            wide_product(first.mT, second, out=target)
+            return
+        parts = wide_product(first.mT, second).view(shape.cells, cuts, *target.shape[1:])
+        if add:
+            target += parts.sum(dim=1)
+        else:
+            torch.sum(parts, dim=1, out=target)
+
+    def _top(self, gradient: Tensor, output: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The pooled activations' gradient at the pixels; in 16 bits scaled for each cell, and by how much."""
+        if self.net.dtype != torch.float16:
+            return self.spread_out(gradient, output), None
+        by_cell = gradient.view(self.cells.shape.cells, -1)
+        shrunk = by_cell.abs().amax(dim=1).clamp_min(1e-30) / TOP
+        scaled = (by_cell / shrunk[:, None]).view_as(gradient)
+        return self.spread_out(scaled, output), shrunk
+
+    def spread_out(self, gradient: Tensor, output: Tensor) -> Tensor:  # (n, d), (n, d, h, w)
+        """The pooled activations' gradient at the pixels, before the last ReLU."""
+        share = (gradient / (output.shape[2] * output.shape[3])).to(self.net.dtype)
+        return share[:, :, None, None] * (output > 0)
+
+
+def as_images(rows: Tensor, like: Tensor) -> Tensor:  # (cells, pixels, c) -> (n, c, h, w)
+    """Rows of pixels as images of the size of `like`."""
+    return channels_second(rows.view(like.shape[0], *like.shape[2:], rows.shape[-1]))
+
+
+def read_at(x: Tensor, stride: int) -> Tensor:  # (n, c, h, w) -> (n, c, h', w')
+    """Where a 1x1 convolution of this stride reads, channels-last in memory."""
+    if stride == 1:
+        return x
+    return channels_second(channels_last(x)[:, ::stride, ::stride].contiguous())
+
+
+def _divisor(number: int, wanted: int) -> int:
+    """The smallest divisor that is not below the wanted one."""
+    return next(d for d in range(1, number + 1) if number % d == 0 and (d >= wanted or d == number))
