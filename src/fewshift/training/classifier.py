@@ -21,15 +21,19 @@ from fewshift.core.precond import DomainPreconditioners, blend_sites
 from fewshift.core.starts import Starts
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
+from fewshift.nets.feature_classifier import FeatureClassifier
+from fewshift.nets.last_map import below_last
 from fewshift.nets.set_encoder import DatasetClassifier
 from fewshift.nets.tensor_file import join, part
 from fewshift.progress import Track, silent
 from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.fastest import best_meta_gradients
+from fewshift.training.last_map_descent import blended_last_map
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.metagradients import Job, MetaGradients, is_finite
 from fewshift.training.named import add_where, fingerprint, length, zeros
+from fewshift.training.new_classifier import new_classifier, new_classifier_for
 from fewshift.training.schedule import cosine_restarts, set_rate
 from fewshift.training.settings import ClassifierSettings
 from fewshift.training.tasks import TaskSource, task_addresses, validation_addresses
@@ -51,7 +55,7 @@ PAPER_WATCH = Watch(log_every=10, checkpoint_every=250, validate_every=500, pati
 class TrainedClassifier:
     """What a run of Algorithm 2 gives, on the CPU."""
 
-    classifier: DatasetClassifier
+    classifier: DatasetClassifier | FeatureClassifier
     outcome: Outcome
 
 
@@ -83,9 +87,10 @@ class ClassifierLearner:
         self.starts = None if starts is None else starts.to(backbone.device)
         self.tasks, self.settings, self.meta_gradients, self.team = tasks, settings, meta_gradients, team
         self.units, self.device = settings.tasks_per_update, backbone.device
-        self.matrices = self.preconditioners.matrices()
         self.start = backbone.init()
-        self.net = new_classifier(len(preconditioners.domains), settings.width, settings.seed).to(self.device)
+        self.net = new_classifier_for(backbone, len(preconditioners.domains), settings).to(self.device)
+        self.blended = blended_last_map(backbone, self.preconditioners, self.starts)
+        self.matrices = {} if self.blended else self.preconditioners.matrices()
         self.weights = dict(self.net.named_parameters())
         self.optimizer = torch.optim.Adam(
             list(self.weights.values()), lr=settings.rate, weight_decay=settings.weight_decay
@@ -166,11 +171,17 @@ class ClassifierLearner:
         """The tasks one after the other; a faster way may take several at once."""
         if self.settings.auxiliary == 0:
             for address in addresses:
-                episode = self.tasks.episode(address)
-                logits = self.net(episode.task.support.images)
+                logits = self._logits(self.tasks.episode(address))
                 yield self._judge(
                     address, logits, logits.new_zeros(()), logits.new_zeros(()), logits.isfinite().all()
                 )
+            return
+        if self.blended is not None:
+            for address in addresses:
+                episode = self.tasks.episode(address)
+                logits = self._logits(episode)
+                scored = self.blended(episode, self.settings.inner, task_coefficients(logits))
+                yield self._judge(address, logits, scored.loss, scored.accuracy, scored.loss.isfinite())
             return
         open_graphs: deque[tuple[Tensor, Tensor, TaskParams]] = deque()
 
@@ -191,9 +202,16 @@ class ClassifierLearner:
             yield self._judge(address, logits, auxiliary, accuracy, usable)
 
     def _blend(self, episode: Episode) -> tuple[Tensor, Tensor, TaskParams]:
-        logits = self.net(episode.task.support.images)
+        logits = self._logits(episode)
         coefficients = task_coefficients(logits)
         return logits, coefficients, self.start if self.starts is None else self.starts.blend(coefficients)
+
+    def _logits(self, episode: Episode) -> Tensor:  # -> (k,)
+        images = episode.task.support.images
+        if isinstance(self.net, FeatureClassifier):
+            images = below_last(self.backbone, images)
+        logits: Tensor = self.net(images)
+        return logits
 
     def _auxiliary(self, found: MetaGradient, coefficients: Tensor, start: TaskParams) -> Tensor:
         """L_aux as a function of the coefficients (Eq. 13): through P, and theta_0 where that is blended."""
@@ -216,13 +234,6 @@ class ClassifierLearner:
         found = (logits.argmax() == index).float() if len(logits) > 1 else (logits[0] > 0).float()
         numbers = torch.stack([objective, entropy, auxiliary, accuracy, found]).detach()
         return Judged(objective, numbers, usable)
-
-
-def new_classifier(domains: int, width: int, seed: int) -> DatasetClassifier:
-    """A fresh g whose weights the seed alone decides; the global generator stays as it is."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return DatasetClassifier(domains, width)
 
 
 def train_classifier(
@@ -273,6 +284,6 @@ def train_classifier(
         track=track,
         team=team,
     )
-    classifier = new_classifier(len(preconditioners.domains), settings.width, settings.seed)
+    classifier = new_classifier_for(backbone, len(preconditioners.domains), settings)
     copy_into(classifier.state_dict(), part(outcome.checkpoint().tensors, "net"))
     return TrainedClassifier(classifier.eval(), outcome)

@@ -1,9 +1,6 @@
 """Algorithm 1 for the last map alone, on features: exact second order, everything learned at low rank.
 
-P_k = I + R_kᵀR_k (`low_rank`) and theta_0^k = theta_0 + U_k V_k. In the coordinates of
-`fewshift.nets.last_map` the inner loop is a few products of (n, n) and (n, d) matrices, so that autograd goes
-through all of its steps at once and neither P nor theta_0 is ever multiplied out. Our own variant: the paper
-learns P alone.
+P_k = I + R_kᵀR_k (`low_rank`) and theta_0^k = theta_0 + U_k V_k. Our own variant: the paper learns P alone.
 """
 
 from __future__ import annotations
@@ -11,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from fewshift.core.centroids import cosine_logits, prototypes
-from fewshift.core.losses import Scored, accuracy, support_loss
 from fewshift.core.precond import DomainPreconditioners, init_root, low_rank
 from fewshift.core.spectrum import largest_eigenvalue_estimate
 from fewshift.core.starts import LowRankStarts
@@ -25,13 +19,14 @@ from fewshift.nets.last_map import LastMapEngine, why_not_last_only
 from fewshift.nets.tensor_file import join, part
 from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
 from fewshift.training.distributed import Team
+from fewshift.training.last_map_descent import after_descent
 from fewshift.training.loop import Metrics, Validation
 from fewshift.training.named import add_where, length, zeros
 from fewshift.training.schedule import cosine_restarts, set_rate
-from fewshift.training.settings import InnerLevel, PreconditionerSettings
+from fewshift.training.settings import PreconditionerSettings
 from fewshift.training.tasks import TaskSource, task_addresses, validation_addresses
 from fewshift.training.validation import adapted_accuracy, by_domain
-from fewshift.types import Address, Episode
+from fewshift.types import Address
 
 PARTS = ("roots", "left", "right")  # R, U, V
 
@@ -179,30 +174,6 @@ def learned_maps(
     roots, left, right = ({site: torch.stack([part(state, n)[d] for d in domains])} for n in PARTS)
     starts = LowRankStarts(domains, {site: learner.base.cpu()}, left, right)
     return DomainPreconditioners(domains, roots, "low_rank"), starts
-
-
-def after_descent(
-    episode: Episode, base: Tensor, inner: InnerLevel, root: Tensor, left: Tensor, right: Tensor
-) -> Scored:
-    """L_out after the steps of Eq. 9 from base + U V with P = I + RᵀR, as a function of R, U and V.
-
-    The features are the images of the task; see `fewshift.nets.last_map` for the coordinates.
-    """
-    support, query, way = episode.task.support, episode.query, episode.task.way
-    below, labels = support.images, support.labels
-    everything = torch.cat([below, query.images])
-    mapped = everything @ base.mT + (everything @ right.mT) @ left.mT
-    kernel = everything @ below.mT
-    rate = inner.rate if inner.last_rate is None else inner.last_rate
-    count = len(labels)
-    moved = torch.zeros_like(mapped[:count])
-    for _ in range(inner.steps):
-        above = mapped[:count] - kernel[:count] @ moved
-        (found,) = torch.autograd.grad(support_loss(above, labels, way), above, create_graph=True)
-        moved = moved + rate * (found + (found @ root.mT) @ root)
-    final = mapped - kernel @ moved
-    logits = cosine_logits(final[count:], prototypes(final[:count], labels, way))
-    return Scored(F.cross_entropy(logits, query.labels), accuracy(logits.detach(), query.labels))
 
 
 def check_last_map(backbone: Backbone, settings: PreconditionerSettings) -> None:

@@ -127,7 +127,8 @@ class ClassifierSettings:
     inner: InnerLevel = field(default_factory=InnerLevel)
     auxiliary: float = 0.1
     cross_entropy: bool = True
-    width: int = 256  # filters a layer
+    width: int = 256  # filters a layer; of features, hidden units
+    reads: Literal["images", "features"] = "images"  # features: of the backbone, see FeatureClassifier
     rate: float = 1e-3
     weight_decay: float = 7e-4
     period: int = 500

@@ -1,0 +1,101 @@
+"""The outer loss of the last map as a function of low-rank factors, on features.
+
+In the coordinates of `fewshift.nets.last_map` the inner loop is a few products of (n, n) and (n, d) matrices,
+so that autograd goes through all of its steps at once and neither P nor theta_0 is ever multiplied out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fewshift.core.centroids import cosine_logits, prototypes
+from fewshift.core.losses import Scored, accuracy, support_loss
+from fewshift.core.precond import DomainPreconditioners
+from fewshift.core.starts import LowRankStarts, Starts
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.last_map import why_not_last_only
+from fewshift.training.settings import InnerLevel
+from fewshift.types import Episode
+
+
+@dataclass(frozen=True)
+class BlendedLastMap:
+    """L_out of a task as a function of its coefficients, by blending factors instead of matrices (Eq. 15)."""
+
+    base: Tensor  # (d, d)
+    root: Tensor  # (K r, d)
+    left: Tensor  # (d, K s)
+    right: Tensor  # (K s, d)
+    domains: int
+
+    def __call__(self, episode: Episode, inner: InnerLevel, coefficients: Tensor) -> Scored:  # (K,)
+        """Carries a graph to the coefficients."""
+        weights = coefficients.repeat_interleave(len(self.root) // self.domains)
+        shares = (coefficients / coefficients.sum()).repeat_interleave(len(self.right) // self.domains)
+        return after_descent(
+            episode,
+            self.base,
+            inner,
+            self.root,
+            self.left * shares,
+            self.right,
+            eye=coefficients.sum(),
+            weights=weights,
+        )
+
+
+def blended_last_map(
+    backbone: Backbone, preconditioners: DomainPreconditioners, starts: Starts | None
+) -> BlendedLastMap | None:
+    """The blend of everything that was learned at low rank for the last map; None where it was not."""
+    if why_not_last_only(backbone) or preconditioners.design != "low_rank":
+        return None
+    if not isinstance(starts, LowRankStarts):
+        return None
+    (site,) = backbone.sites
+    root, left, right = preconditioners.roots[site], starts.left[site], starts.right[site]
+    return BlendedLastMap(
+        starts.base[site],
+        root.flatten(0, 1),
+        left.permute(1, 0, 2).flatten(1),
+        right.flatten(0, 1),
+        len(root),
+    )
+
+
+def after_descent(
+    episode: Episode,
+    base: Tensor,
+    inner: InnerLevel,
+    root: Tensor,
+    left: Tensor,
+    right: Tensor,
+    *,
+    eye: Tensor | float = 1.0,
+    weights: Tensor | None = None,
+) -> Scored:
+    """L_out after the steps of Eq. 9 from base + U V with P = I + RᵀR, as a function of R, U and V.
+
+    The features are the images of the task; see `fewshift.nets.last_map` for the coordinates. For blends, P
+    may be eye·I + Rᵀ diag(weights) R.
+    """
+    support, query, way = episode.task.support, episode.query, episode.task.way
+    below, labels = support.images, support.labels
+    everything = torch.cat([below, query.images])
+    mapped = everything @ base.mT + (everything @ right.mT) @ left.mT
+    kernel = everything @ below.mT
+    rate = inner.rate if inner.last_rate is None else inner.last_rate
+    count = len(labels)
+    moved = torch.zeros_like(mapped[:count])
+    for _ in range(inner.steps):
+        above = mapped[:count] - kernel[:count] @ moved
+        (found,) = torch.autograd.grad(support_loss(above, labels, way), above, create_graph=True)
+        along = found @ root.mT if weights is None else (found @ root.mT) * weights
+        moved = moved + rate * (eye * found + along @ root)
+    final = mapped - kernel @ moved
+    logits = cosine_logits(final[count:], prototypes(final[:count], labels, way))
+    return Scored(F.cross_entropy(logits, query.labels), accuracy(logits.detach(), query.labels))
