@@ -16,6 +16,7 @@ from unittest import mock
 
 import numpy as np
 
+from fewshift.benchmarks.data import result
 from fewshift.data import crc32c
 from fewshift.data.domain import Item, Pixels
 from fewshift.data.example import encode_example
@@ -43,7 +44,18 @@ def run(records: Path, *, megabytes: int = 200, tasks: int = 8) -> dict[str, Any
         for folder in domain_folders(records)
         for class_id in range(read_spec(folder).classes)
     ]
-    return numbers | _index_speeds(files, "folder") | _against_streaming(records, tasks)
+    numbers |= _index_speeds(files, "folder") | _against_streaming(records, tasks)
+    lines = [
+        result(
+            f"indexing with checksums, {size}, MB a second", numbers[f"index_mb_per_s_{key}"], at_least=300
+        )
+        for size, key in (
+            ("records of 20 kB", "20000_byte_records"),
+            ("records of 1 kB", "1000_byte_records"),
+            ("this folder", "folder"),
+        )
+    ]
+    return {"results": lines, **numbers}
 
 
 def _write_files(folder: Path, record_bytes: int, total: int, files: int = 10) -> list[ClassFile]:
@@ -71,8 +83,8 @@ def _index_speed(files: Sequence[ClassFile]) -> float:
     total = sum(file.path.stat().st_size for file in files)
 
     def scan() -> None:
-        for result in scan_files(files, threads=THREADS):
-            assert not result.faults
+        for scanned in scan_files(files, threads=THREADS):
+            assert not scanned.faults
 
     return round(total / 1e6 / _best(scan), 1)
 

@@ -81,7 +81,8 @@ def _png(encoded: bytes, most: int) -> Pixels | None:
     except Exception:  # the plugin will say what is wrong
         return None
     raw = picture.tobytes("raw", "L" if form[0] == "1" else form[0])
-    return np.frombuffer(raw, np.uint8).reshape(height, width, -1).copy()  # to be written to, if one likes
+    pixels: Pixels = np.frombuffer(raw, np.uint8).reshape(height, width, -1).copy()  # free to be written to
+    return pixels
 
 
 def _png_chunks(encoded: bytes) -> tuple[tuple[int, ...], bytes] | None:
