@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,7 @@ def evaluate(
     folder: Annotated[Path | None, typer.Option(help="A folder with a folder a class: one domain.")] = None,
     suite: Annotated[str | None, typer.Option(help="A suite by name; see `fewshift data list`.")] = None,
     methods: Annotated[
-        str, typer.Option(help="Names with commas; your own as package.module:build.")
+        str, typer.Option(help="Names with commas, or all the kit has; your own as package.module:build.")
     ] = "ncc,pa,tsa,gd,tsp",
     domains: Annotated[
         str | None, typer.Option(help="Names with commas. Default: all with classes in the split.")
@@ -58,11 +59,11 @@ def evaluate(
 
     part, chosen_split = parse_shard(shard), inputs.split_named(split)
     chosen_protocol = inputs.protocol_named(protocol)
-    builders = inputs.named_methods(methods)
+    inputs.named_methods(methods)  # a wrong name is said before anything is read
     where = inputs.choose_device(device)
     kit_name, loaded = find_kit(kit, where)
     chosen_engine = choose_engine(loaded.backbone, engine)
-    built = [build(loaded, chosen_engine, oracle) for build in builders]
+    built = inputs.build_methods(methods, loaded, chosen_engine, oracle, partial(typer.echo, err=True))
     track = bars(quiet)
     found = inputs.open_domains(records, folder, suite, inputs.words(domains), chosen_split, track)
     found, rule = inputs.with_caches(found, pixel_rule(loaded), cache)

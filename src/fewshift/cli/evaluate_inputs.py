@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -19,8 +20,10 @@ from fewshift.data.suite_cache import cache_of, cache_state, with_exact_caches
 from fewshift.data.suites import open_suite
 from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS, Builder
+from fewshift.nets.engine import Engine
+from fewshift.nets.kit import Kit
 from fewshift.progress import Track
-from fewshift.types import SPLITS, Split
+from fewshift.types import SPLITS, Method, Split
 
 
 def words(text: str | None) -> list[str]:
@@ -42,12 +45,32 @@ def protocol_named(name: str) -> Protocol:
     return STANDARDS[name]
 
 
-def named_methods(text: str) -> list[Builder]:
-    """Builders by name, or as package.module:function for a method of one's own."""
+def named_methods(text: str) -> dict[str, Builder]:
+    """Builders by name, or as package.module:function for a method of one's own; "all" is every known one."""
     chosen = words(text)
     if not chosen:
-        raise FewshiftError(f"--methods names none: choose among {', '.join(METHODS)}")
-    return [_builder(name) for name in chosen]
+        raise FewshiftError(f"--methods names none: choose among {', '.join(METHODS)}, or all")
+    named = [name for word in chosen for name in (METHODS if word == "all" else [word])]
+    return {name: _builder(name) for name in named}
+
+
+def build_methods(
+    text: str, kit: Kit, engine: Engine, oracle: bool, say: Callable[[str], None]
+) -> list[Method]:
+    """The methods named; of "all" those that this kit can build, each other one said once with its remedy."""
+    asked_for = set(words(text))
+
+    def tried(name: str, build: Builder) -> Method | None:
+        try:
+            return build(kit, engine, oracle)
+        except FewshiftError as problem:
+            if name in asked_for:
+                raise
+            say(f"left out {name}: {problem}")
+            return None
+
+    built = [tried(name, build) for name, build in named_methods(text).items()]
+    return [method for method in built if method is not None]
 
 
 def _builder(name: str) -> Builder:

@@ -34,6 +34,7 @@ from fewshift.cli.train_options import (
     UpdatesOption,
     ValidationOption,
 )
+from fewshift.cli.train_policy import policy as policy_command
 from fewshift.cli.train_rates import rates
 from fewshift.cli.train_selectors import extractors, selector
 
@@ -152,6 +153,9 @@ def preconditioners(
         float | None, typer.Option(help="Learning rate of the starting values (Adam).")
     ] = None,
     weight_decay: Annotated[float | None, typer.Option(min=0, help="Weight decay of the roots.")] = None,
+    policy: Annotated[
+        bool, typer.Option("--policy", help="Under the kit's policy, for TSP††; TSP†'s stay in the kit.")
+    ] = False,
     support_cap: CapOption = None,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
@@ -196,6 +200,11 @@ def preconditioners(
             "seed": seed,
         },
     )
+    if policy:
+        from fewshift.cli.train_under_policy import run_under_policy
+
+        run_under_policy(wanted)
+        return
     stage.run_preconditioners(wanted)
 
 
@@ -265,6 +274,7 @@ def classifier(
     stage.run_classifier(wanted)
 
 
+train.command("policy")(policy_command)
 train.command()(rates)
 train.command()(extractors)
 train.command()(selector)

@@ -30,16 +30,17 @@ from fewshift.progress import Track
 from fewshift.training.classifier import train_classifier
 from fewshift.training.distributed import Team
 from fewshift.training.loop import Outcome
+from fewshift.training.policy import PolicySettings
 from fewshift.training.preconditioners import train_preconditioners
 from fewshift.training.settings import ClassifierSettings, PreconditionerSettings
 from fewshift.training.tasks import ResidentTasks
 
-S = TypeVar("S", PreconditionerSettings, ClassifierSettings)
+S = TypeVar("S", PreconditionerSettings, ClassifierSettings, PolicySettings)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """The options both commands have; `changes` and `inner` replace settings of the preset."""
+    """The options these commands have; `changes` and `inner` replace settings of the preset."""
 
     kit: str
     out: Path
@@ -71,9 +72,9 @@ class Ready:
 def run_preconditioners(wanted: Wanted) -> None:
     """Algorithm 1, then write the kit."""
     kit_path, folder = places(wanted.out, "preconditioners")
-    with _ready(wanted, words(wanted.domains)) as ready:
+    with prepared(wanted, words(wanted.domains)) as ready:
         make = quick_preconditioners if wanted.preset == "quick" else paper_preconditioners
-        recipe = _with_changes(make(ready.tasks.domains), wanted)
+        recipe = with_changes(make(ready.tasks.domains), wanted)
         trained = train_preconditioners(
             ready.kit.backbone,
             ready.tasks,
@@ -92,20 +93,22 @@ def run_preconditioners(wanted: Wanted) -> None:
             domains=trained.preconditioners.domains,
             info={
                 **ready.kit.info,
-                "preconditioners": _about(recipe.settings, ready, wanted, trained.outcome),
+                "preconditioners": about_run(recipe.settings, ready, wanted, trained.outcome),
             },
         )
         names = ", ".join(kit.domains)
-        finish(kit, kit_path, ready.team, f"trained preconditioners of {names}{_skipped(trained.outcome)}")
+        finish(
+            kit, kit_path, ready.team, f"trained preconditioners of {names}{skipped_note(trained.outcome)}"
+        )
 
 
 def run_classifier(wanted: Wanted) -> None:
     """Algorithm 2, then write the kit."""
     kit_path, folder = places(wanted.out, "classifier")
-    with _ready(wanted, None) as ready:
+    with prepared(wanted, None) as ready:
         assert ready.kit.preconditioners is not None
         make = quick_classifier if wanted.preset == "quick" else paper_classifier
-        recipe = _with_changes(make(ready.tasks.domains), wanted)
+        recipe = with_changes(make(ready.tasks.domains), wanted)
         trained = train_classifier(
             ready.kit.backbone,
             ready.kit.preconditioners,
@@ -121,14 +124,14 @@ def run_classifier(wanted: Wanted) -> None:
         kit = replace(
             ready.kit.to("cpu"),
             classifier=trained.classifier,
-            info={**ready.kit.info, "classifier": _about(recipe.settings, ready, wanted, trained.outcome)},
+            info={**ready.kit.info, "classifier": about_run(recipe.settings, ready, wanted, trained.outcome)},
         )
         names = ", ".join(kit.domains)
-        finish(kit, kit_path, ready.team, f"trained a classifier of {names}{_skipped(trained.outcome)}")
+        finish(kit, kit_path, ready.team, f"trained a classifier of {names}{skipped_note(trained.outcome)}")
 
 
 @contextmanager
-def _ready(wanted: Wanted, names: list[str] | None) -> Iterator[Ready]:
+def prepared(wanted: Wanted, names: list[str] | None) -> Iterator[Ready]:
     """Everything a meta-training run reads; `names` None: the domains of the kit's preconditioners."""
     with team_at(wanted.device, wanted.exact) as (team, device):
         track = watched(wanted.quiet, team)
@@ -160,18 +163,21 @@ def _held_out(domain: Domain, kit: Kit, name: str) -> Domain:
     return hold_out(domain, known["fraction"], known["seed"])[1]
 
 
-def _with_changes(recipe: Recipe[S], wanted: Wanted) -> Recipe[S]:
+def with_changes(recipe: Recipe[S], wanted: Wanted) -> Recipe[S]:
+    """The preset with the options that were given."""
     changes = dict(wanted.changes)
     if wanted.classes == "valid":
         changes |= {"split": "valid", "validation_split": "train"}
     if inner := {name: value for name, value in wanted.inner.items() if value is not None}:
+        assert not isinstance(recipe.settings, PolicySettings)  # it has no inner level
         changes["inner"] = replace(recipe.settings.inner, **inner)
-    if changes.get("updates") is not None:
+    if changes.get("updates") is not None and not isinstance(recipe.settings, PolicySettings):
         changes["period"] = min(recipe.settings.period, changes["updates"])
     return changed(recipe, wanted.save_every, **changes)
 
 
-def _about(settings: S, ready: Ready, wanted: Wanted, outcome: Outcome) -> dict[str, Any]:
+def about_run(settings: S, ready: Ready, wanted: Wanted, outcome: Outcome) -> dict[str, Any]:
+    """What a kit says of a run."""
     return {
         "settings": asdict(settings),
         "classes": wanted.classes,
@@ -182,7 +188,8 @@ def _about(settings: S, ready: Ready, wanted: Wanted, outcome: Outcome) -> dict[
     }
 
 
-def _skipped(outcome: Outcome) -> str:
+def skipped_note(outcome: Outcome) -> str:
+    """How many tasks a run left out, where it did."""
     return (
         f" ({outcome.skipped} tasks with numbers that are not finite were left out)"
         if outcome.skipped

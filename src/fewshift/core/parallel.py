@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 import torch
+from torch import Tensor
 
 from fewshift.core.updates import Adadelta, Preconditioned
 from fewshift.types import Preconditioner, Rates, TaskParams
@@ -41,6 +42,18 @@ def without_effect(params: TaskParams, counts: Counts) -> TaskParams:
 def shared_rates(rates: Rates, counts: Counts) -> dict[str, float]:
     """β/r at every site, and 0 where there is no adapter."""
     return {site: rate / counts.get(site, 1) if counts.get(site, 1) else 0.0 for site, rate in rates.items()}
+
+
+def shared(matrices: Mapping[str, Tensor], counts: Counts) -> dict[str, Tensor]:
+    """Each site's matrix divided by r, zeros where there is no adapter.
+
+    Descending with P/r is descending with P at a step divided by r, and ∂L/∂P = (1/r) ∂L/∂(P/r): the same map
+    takes P to what a task descends with and that task's D back to P's.
+    """
+    return {
+        site: matrix / counts.get(site, 1) if counts.get(site, 1) else torch.zeros_like(matrix)
+        for site, matrix in matrices.items()
+    }
 
 
 def collapsed_descent(preconditioner: Preconditioner | None, rates: Rates, counts: Counts) -> Preconditioned:

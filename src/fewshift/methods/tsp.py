@@ -80,6 +80,8 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSp
     """TSP† at the paper's rates, from TSA's starting values even where the kit has learned ones."""
     if kit.preconditioners is None:
         raise FewshiftError("tsp needs a kit with preconditioners: run fewshift train preconditioners")
+    if kit.classifier is None:
+        raise FewshiftError("tsp needs a kit with a dataset classifier: run fewshift train classifier")
     return TaskSpecificPreconditioning(
         engine or choose_engine(kit.backbone),
         kit.preconditioners.domains,

@@ -13,6 +13,7 @@ from fewshift.data.protocol import Protocol
 from fewshift.training.augment import Augmentation
 from fewshift.training.distill import Distillation
 from fewshift.training.loop import Watch
+from fewshift.training.policy import PolicySettings
 from fewshift.training.settings import (
     BackboneSettings,
     ClassifierSettings,
@@ -88,6 +89,13 @@ def paper_classifier(domains: Sequence[str]) -> Recipe[ClassifierSettings]:
     return Recipe(ClassifierSettings(), watch)
 
 
+def paper_policy(domains: Sequence[str]) -> Recipe[PolicySettings]:
+    """TA²-Net's policy as released: 10,000 tasks, one of each domain an update."""
+    settings = PolicySettings(updates=10_000 // len(domains), tasks_per_update=len(domains))
+    every = max(1, settings.updates // 10)
+    return Recipe(settings, Watch(log_every=10, checkpoint_every=every, validate_every=every))
+
+
 def quick_backbone(domains: Sequence[str]) -> Recipe[BackboneSettings]:
     """About three minutes on two CPU cores at 42 pixels; its numbers are nobody's published ones."""
     settings = BackboneSettings(
@@ -129,6 +137,19 @@ def quick_classifier(domains: Sequence[str]) -> Recipe[ClassifierSettings]:
         validation_tasks=5,
     )
     return Recipe(settings, Watch(log_every=5, checkpoint_every=20, validate_every=20))
+
+
+def quick_policy(domains: Sequence[str]) -> Recipe[PolicySettings]:
+    """About a minute on two CPU cores: few updates, so larger ones and shorter trials."""
+    settings = PolicySettings(
+        updates=30,
+        tasks_per_update=4,
+        rate=3e-3,
+        trial_steps=5,
+        validation_tasks=5,
+        validation_steps=10,
+    )
+    return Recipe(settings, Watch(log_every=5, checkpoint_every=10, validate_every=15))
 
 
 def changed(recipe: Recipe[S], save_every: int | None = None, **values: object) -> Recipe[S]:

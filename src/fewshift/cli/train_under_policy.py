@@ -1,0 +1,76 @@
+"""The work behind `fewshift train policy` and `fewshift train preconditioners --policy`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fewshift.cli.train_meta import Wanted, about_run, prepared, skipped_note, with_changes
+from fewshift.cli.train_shared import finish, places, words
+from fewshift.errors import FewshiftError
+from fewshift.nets.kit import Kit, Part
+from fewshift.nets.policy import PART, policy_of, policy_part
+from fewshift.nets.preconditioner_part import UNDER_POLICY, preconditioner_part
+from fewshift.presets.training import paper_policy, paper_preconditioners, quick_policy, quick_preconditioners
+from fewshift.training.policy import train_policy
+from fewshift.training.under_policy import train_preconditioners_under
+
+
+def run_under_policy(wanted: Wanted) -> None:
+    """Algorithm 1 under the kit's policy; TSP†'s preconditioners and the classifier stay in the kit."""
+    kit_path, folder = places(wanted.out, "tsp_ta2")
+    with prepared(wanted, words(wanted.domains)) as ready:
+        policy = policy_of(ready.kit)
+        domains = ready.tasks.domains
+        if ready.kit.domains and ready.kit.domains != domains:
+            raise FewshiftError(
+                f"--policy: the kit's domains are {', '.join(ready.kit.domains)}, these are "
+                f"{', '.join(domains)}: name the same with --domains"
+            )
+        make = quick_preconditioners if wanted.preset == "quick" else paper_preconditioners
+        recipe = with_changes(make(domains), wanted)
+        trained = train_preconditioners_under(
+            policy,
+            ready.kit.backbone,
+            ready.tasks,
+            recipe.settings,
+            folder,
+            watch=recipe.watch,
+            resume=wanted.resume,
+            track=ready.track,
+            team=ready.team,
+        )
+        part = preconditioner_part(trained.preconditioners)
+        about = about_run(recipe.settings, ready, wanted, trained.outcome)
+        kit = _with_part(ready.kit, UNDER_POLICY, part, about)
+        sentence = f"trained preconditioners of {', '.join(domains)} under the policy"
+        finish(kit, kit_path, ready.team, f"{sentence}{skipped_note(trained.outcome)}")
+
+
+def run_policy(wanted: Wanted) -> None:
+    """TA²-Net's policy, then write the kit."""
+    kit_path, folder = places(wanted.out, "policy")
+    with prepared(wanted, words(wanted.domains)) as ready:
+        make = quick_policy if wanted.preset == "quick" else paper_policy
+        recipe = with_changes(make(ready.tasks.domains), wanted)
+        trained = train_policy(
+            ready.kit.backbone,
+            ready.tasks,
+            recipe.settings,
+            folder,
+            watch=recipe.watch,
+            resume=wanted.resume,
+            track=ready.track,
+            team=ready.team,
+        )
+        about = about_run(recipe.settings, ready, wanted, trained.outcome)
+        kit = _with_part(ready.kit, PART, policy_part(trained.policy), about)
+        sentence = f"trained a policy on {', '.join(ready.tasks.domains)}"
+        finish(kit, kit_path, ready.team, f"{sentence}{skipped_note(trained.outcome)}")
+
+
+def _with_part(kit: Kit, name: str, part: Part, about: Mapping[str, Any]) -> Kit:
+    """The kit with one more part."""
+    kit = kit.to("cpu")
+    return replace(kit, parts={**kit.parts, name: part}, info={**kit.info, name: about})

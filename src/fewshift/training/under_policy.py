@@ -1,0 +1,152 @@
+"""Algorithm 1 for TSP††: the preconditioners are meta-trained under TA²-Net's configuration of each task.
+
+Stated in the paper: the r adapters of a site all take the same preconditioned steps, in training as at test.
+They are one matrix with a step divided by r (`fewshift.core.parallel`), which is a P divided by r: so this
+wraps whatever computes meta-gradients and changes what goes in and what comes out. Inferred: the policy was
+trained before and does not learn here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fewshift.core.descent import Trajectory
+from fewshift.core.metagrad import MetaGradient
+from fewshift.core.parallel import Counts, collapsed_descent, shared, without_effect
+from fewshift.core.precond import DomainPreconditioners
+from fewshift.core.updates import Preconditioned, Update
+from fewshift.errors import FewshiftError
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.choice import choose_engine
+from fewshift.nets.engine import Engine
+from fewshift.nets.policy import PART, AdapterPolicy, configured
+from fewshift.nets.tensor_file import part
+from fewshift.progress import Track, silent
+from fewshift.training.distributed import ALONE, Team
+from fewshift.training.fastest import best_meta_gradients
+from fewshift.training.loop import Watch, run
+from fewshift.training.metagradients import Job, MetaGradients
+from fewshift.training.named import fingerprint, stacked
+from fewshift.training.preconditioners import PreconditionerLearner, TrainedPreconditioners
+from fewshift.training.settings import InnerLevel, PreconditionerSettings
+from fewshift.training.tasks import TaskSource
+from fewshift.types import Task, TaskParams
+
+
+@dataclass(frozen=True)
+class UnderPolicy:
+    """Meta-gradients of tasks whose sites have as many adapters as the policy says."""
+
+    backbone: Backbone
+    policy: AdapterPolicy
+    meta_gradients: MetaGradients
+
+    def __call__(self, jobs: Iterable[Job], inner: InnerLevel, starts: bool) -> Iterator[MetaGradient]:
+        """∂L_out/∂P of each job's own P, through r equal adapters a site."""
+        waiting: deque[Counts] = deque()
+
+        def configured_jobs() -> Iterator[Job]:
+            for job in jobs:
+                counts = self.policy.counts(self.backbone, job.episode.task)
+                waiting.append(counts)
+                start = without_effect(job.start, counts)
+                yield replace(job, preconditioner=shared(job.preconditioner, counts), start=start)
+
+        for found in self.meta_gradients(configured_jobs(), inner, starts):
+            counts = waiting.popleft()
+            pulls, adjoint = shared(found.preconditioner, counts), without_effect(found.start, counts)
+            yield replace(found, preconditioner=pulls, start=adjoint)
+
+
+@dataclass(frozen=True)
+class ConfiguredEngine:
+    """An engine that asks the policy how many adapters a task gets, for preconditioned descent."""
+
+    engine: Engine
+    policy: AdapterPolicy
+
+    @property
+    def name(self) -> str:
+        """The name of the engine underneath."""
+        return self.engine.name
+
+    @property
+    def reason(self) -> str:
+        """Why that engine was chosen."""
+        return self.engine.reason
+
+    @property
+    def backbone(self) -> Backbone:
+        """The network that is adapted."""
+        return self.engine.backbone
+
+    def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
+        """`steps` steps under the policy's configuration of the task."""
+        return self.adapt_many([task], [start], [update], steps)[0]
+
+    def adapt_many(
+        self, tasks: Sequence[Task], starts: Sequence[TaskParams], updates: Sequence[Update[Any]], steps: int
+    ) -> list[Trajectory]:
+        """The same for several tasks, each under its own configuration."""
+        begins, rules = [], []
+        for task, start, update in zip(tasks, starts, updates, strict=True):
+            if not isinstance(update, Preconditioned):
+                kind = type(update).__name__
+                raise FewshiftError(f"under a policy there is preconditioned descent only, not {kind}")
+            counts = self.policy.counts(self.backbone, task)
+            begins.append(configured(self.engine, start, counts))
+            rules.append(collapsed_descent(update.preconditioner, update.rates, counts))
+        return self.engine.adapt_many(tasks, begins, rules, steps)
+
+    def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
+        """Features under these parameters, without gradients."""
+        return self.engine.embed(params, images)
+
+
+def train_preconditioners_under(
+    policy: AdapterPolicy,
+    backbone: Backbone,
+    tasks: TaskSource,
+    settings: PreconditionerSettings,
+    folder: Path,
+    *,
+    watch: Watch,
+    resume: bool = False,
+    meta_gradients: MetaGradients | None = None,
+    track: Track = silent,
+    team: Team = ALONE,
+) -> TrainedPreconditioners:
+    """Algorithm 1 under a policy. The best validated state is returned."""
+    if settings.train_starts:
+        raise FewshiftError(
+            "train preconditioners: starting values are learned without a policy: leave one of the two out"
+        )
+    under = UnderPolicy(backbone, policy, meta_gradients or best_meta_gradients(backbone))
+    learner = PreconditionerLearner(backbone, tasks, settings, under, team)
+    learner.engine = ConfiguredEngine(choose_engine(backbone), policy)
+    chosen = {k: v for k, v in asdict(settings).items() if k not in {"updates", "spectrum_every"}}
+    identity = {
+        "settings": chosen,
+        "tasks": tasks.identity(),
+        "backbone": backbone.fingerprint(),
+        PART: fingerprint({PART: policy.state_dict()}),
+    }
+    outcome = run(
+        learner,
+        folder,
+        identity=identity,
+        updates=settings.updates,
+        watch=watch,
+        resume=resume,
+        track=track,
+        team=team,
+    )
+    roots = stacked(part(outcome.checkpoint().tensors, "roots"), tasks.domains, backbone.sites)
+    learned = DomainPreconditioners(tasks.domains, roots, settings.design)
+    return TrainedPreconditioners(learned, None, outcome)

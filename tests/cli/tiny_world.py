@@ -1,0 +1,64 @@
+"""Three small domains on disk, a kit for them that knows nothing, and the command line as a function."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from fewshift.cli.app import app
+from fewshift.core.precond import initial_preconditioners
+from fewshift.data.records_write import write_domain
+from fewshift.data.spec import Spec, flat_spec
+from fewshift.data.suite_file import SuiteEntry, write_suite
+from fewshift.nets.backbone import freeze
+from fewshift.nets.kit import ImageSettings, Kit, save_kit
+from fewshift.nets.resnet import ResNet18
+from fewshift.nets.set_encoder import DatasetClassifier
+
+SEEN = ("squares", "tiles")
+ROLES = {"squares": "seen", "tiles": "seen", "near": "valid_unseen", "far": "unseen"}
+
+
+def write_records(root: Path) -> Path:
+    """Domains of 16-pixel pictures with a role each."""
+    for seed, (name, role) in enumerate(ROLES.items()):
+        counts = (
+            {"train": 10, "valid": 5, "test": 5} if role == "seen" else {"train": 0, "valid": 0, "test": 6}
+        )
+        total = sum(counts.values())
+        spec = flat_spec(name, tuple(f"{name}{c}" for c in range(total)), (8,) * total, counts)
+        write_domain(root / name, spec, lambda c, spec=spec, seed=seed: _pictures(spec, seed, c))
+    write_suite(root, {name: SuiteEntry(role) for name, role in ROLES.items()})
+    return root
+
+
+def write_kit(path: Path) -> Path:
+    """A narrow random network with preconditioners and a classifier as they are before any training."""
+    torch.manual_seed(0)
+    backbone = freeze(ResNet18(width=2))
+    sizes = {site: len(value) for site, value in backbone.init().items()}
+    classifier = DatasetClassifier(len(SEEN), width=4).eval().requires_grad_(False)
+    images = ImageSettings(16, "practical")
+    save_kit(Kit(backbone, images, initial_preconditioners(SEEN, sizes), classifier=classifier), path)
+    return path
+
+
+def fewshift(*words: object) -> Result:
+    """What the command line answers; errors of ours are in `exception`."""
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def _pictures(spec: Spec, seed: int, class_id: int) -> Iterator[bytes]:
+    coarse = np.random.default_rng([seed, class_id]).uniform(0, 255, (4, 4, 3))
+    for image in range(spec.images_per_class[class_id]):
+        noise = np.random.default_rng([seed, class_id, image]).normal(0, 30, (16, 16, 3))
+        pixels = np.clip(coarse.repeat(4, 0).repeat(4, 1) + noise, 0, 255).astype(np.uint8)
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, "png")
+        yield file.getvalue()
