@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+
+from fewshift.errors import FewshiftError
+from fewshift.nets import bundled
+from fewshift.nets.backbone import freeze
+from fewshift.nets.bundled import bundled_kits, default_kit_name, find_kit
+from fewshift.nets.kit import Kit, save_kit
+from fewshift.nets.resnet import ResNet18
+
+
+@pytest.fixture
+def kits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(bundled, "KITS", tmp_path)
+    backbone = freeze(ResNet18(width=1))
+    for name, score in {"fair": 0.4, "good": 0.6, "unknown": None}.items():
+        info = {} if score is None else {"validation": {"default_score": score}}
+        save_kit(Kit(backbone, info=info), tmp_path / f"{name}.kit")
+    return tmp_path
+
+
+def test_the_best_on_validation_is_the_default(kits: Path) -> None:
+    assert list(bundled_kits()) == ["fair", "good", "unknown"]
+    assert default_kit_name() == "good"
+    name, kit = find_kit(None)
+    assert name == "good"
+    assert kit.info["validation"]["default_score"] == 0.6
+
+
+def test_a_kit_whose_package_is_missing_is_no_default(kits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        bundled,
+        "read_header",
+        lambda path, kind: {
+            "weights": path.stem != "good",
+            "architecture": {"name": "lite0"},
+            "info": {"validation": {"default_score": 0.6 if path.stem == "good" else 0.1}},
+        },
+    )
+    monkeypatch.setattr(bundled, "available", lambda architecture: False)
+    assert default_kit_name() == "fair"
+
+
+def test_names_and_files(kits: Path, tmp_path: Path) -> None:
+    assert find_kit("fair")[0] == "fair"
+    assert find_kit(str(kits / "good.kit"))[0] == "good"
+    with pytest.raises(
+        FewshiftError, match="no kit 'bad', neither a file nor a bundled one; bundled kits: fair"
+    ):
+        find_kit("bad")
+
+
+def test_a_package_without_kits_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundled, "KITS", tmp_path / "none")
+    with pytest.raises(FewshiftError, match="no kit is bundled"):
+        find_kit(None)

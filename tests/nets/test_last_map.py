@@ -1,0 +1,70 @@
+"""The last map on features equals the definition, step by step."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fewshift.core.updates import Adadelta, Preconditioned, Update
+from fewshift.nets.any_module import backbone_from
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.engine import PlainEngine
+from fewshift.nets.last_map import LastMapEngine, Remembered, below_last, last_map_of
+from fewshift.types import Labelled, Task
+
+MATRIX = torch.eye(8, dtype=torch.float64) + 0.3 * torch.ones(8, 8, dtype=torch.float64)
+UPDATES = {
+    "preconditioned": Preconditioned({"last": MATRIX}, {"last": 0.7}),
+    "plain": Preconditioned(None, {"last": 0.7}),
+    "adadelta": Adadelta({"last": 0.5}),
+}
+
+
+@pytest.fixture(scope="module")
+def backbone() -> Backbone:
+    torch.manual_seed(1)
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return backbone_from(net.double())
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_it_equals_the_plain_engine(name: str, backbone: Backbone, make_task: Callable[..., Task]) -> None:
+    task, update = make_task(images=10, size=9), UPDATES[name]
+    start = {"last": torch.eye(8, dtype=torch.float64) + 0.05}
+    quick, plain = LastMapEngine(backbone), PlainEngine(backbone)
+    found, wanted = (engine.adapt(task, start, update, 4) for engine in (quick, plain))
+    torch.testing.assert_close(found.losses, wanted.losses, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.params["last"], wanted.params["last"], rtol=0, atol=1e-12)
+    images = torch.randn(3, 3, 9, 9, dtype=torch.float64)
+    torch.testing.assert_close(
+        quick.embed(found.params, images), plain.embed(wanted.params, images), rtol=0, atol=1e-12
+    )
+
+
+def test_the_last_map_alone_reads_features(backbone: Backbone, make_task: Callable[..., Task]) -> None:
+    task = make_task(images=10, size=9)
+    features = below_last(backbone, task.support.images)
+    on_features = Task(Labelled(features, task.support.labels), task.way)
+    update: Update[None] = UPDATES["preconditioned"]
+    wanted = PlainEngine(backbone).adapt(task, backbone.init(), update, 3).params["last"]
+    alone = last_map_of(backbone)
+    for engine in (PlainEngine(alone), LastMapEngine(alone)):
+        found = engine.adapt(on_features, alone.init(), update, 3).params["last"]
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+
+
+def test_features_are_remembered_while_the_images_stay_as_they_are() -> None:
+    calls: list[int] = []
+
+    def count(images: Tensor) -> Tensor:
+        calls.append(len(images))
+        return images.sum(dim=1)
+
+    remembered, images = Remembered(count), torch.ones(2, 3)
+    assert remembered(images) is remembered(images)
+    images.add_(1)
+    assert torch.equal(remembered(images), torch.tensor([6.0, 6.0]))
+    remembered(torch.ones(4, 3))
+    remembered(images)
+    assert calls == [2, 2, 4, 2]

@@ -1,0 +1,64 @@
+"""timm is an extra; where it does not import, only the sentences about it can be tested."""
+
+import importlib
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from fewshift.errors import FewshiftError
+from fewshift.nets.architectures import bare_kit
+from fewshift.nets.timm_models import image_settings, timm_model
+
+
+def timm_is_usable() -> bool:
+    try:
+        importlib.import_module("timm")
+    except Exception:  # torchvision beside a torch it was not built for raises its own kinds
+        return False
+    return True
+
+
+def test_a_missing_extra_is_answered_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(FewshiftError, match=r"pip install 'fewshift\[timm\]'"):
+        bare_kit("timm:resnet10t")
+
+
+def test_a_timm_that_cannot_be_imported_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.import_module
+
+    def broken(name: str, *rest: Any) -> Any:
+        if name == "timm":
+            raise RuntimeError("operator torchvision::nms does not exist\nmore")
+        return real(name, *rest)
+
+    monkeypatch.setattr(importlib, "import_module", broken)
+    with pytest.raises(FewshiftError, match=r"nms does not exist.*install the torchvision that belongs"):
+        timm_model("resnet10t")
+
+
+def test_pixels_follow_the_model() -> None:
+    config = {
+        "input_size": (3, 176, 176),
+        "interpolation": "bicubic",
+        "mean": (0.485, 0.456, 0.406),
+        "std": (0.229, 0.224, 0.225),
+    }
+    found = image_settings(config)
+    assert (found.size, found.kind, found.filter) == (176, "practical", "bicubic")
+    assert found.mean == (0.485, 0.456, 0.406)
+    with pytest.raises(FewshiftError, match="reads 160 x 224 pixels"):
+        image_settings(config | {"input_size": (3, 160, 224)})
+
+
+@pytest.mark.skipif(not timm_is_usable(), reason="timm does not import here: it needs a fitting torchvision")
+def test_a_real_model_by_name() -> None:
+    net, settings = timm_model("resnet10t", pretrained=False)
+    assert net.dim == 512
+    assert settings.size >= 128
+    with torch.no_grad():
+        assert net(torch.zeros(1, 3, 64, 64)).shape == (1, 512)
+    with pytest.raises(FewshiftError, match="timm cannot make 'resnet10x'"):
+        timm_model("resnet10x", pretrained=False)
