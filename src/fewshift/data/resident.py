@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewshift.data.domain import Domain, Item
+from fewshift.data.domain import Domain, Item, Pixels
 from fewshift.data.pixels import PixelRule, prepare
 from fewshift.data.plan import TaskPlan
 from fewshift.data.spec import Spec
@@ -66,12 +67,7 @@ class ResidentDomain:
 
     def images(self, rows: Tensor) -> Tensor:  # (n,) -> (n, 3, h, w) float, channels last in memory
         """These images as a network reads them."""
-        values = self.gather(rows).to(torch.float32, memory_format=torch.channels_last)
-        if self.rule.mean == self.rule.std == (0.5, 0.5, 0.5):
-            return values.mul_(2 / 255).sub_(1)
-        pairs = [(1 / (255 * s), m / s) for m, s in zip(self.rule.mean, self.rule.std, strict=True)]
-        scale, shift = to_device(np.array(pairs, np.float32), self.device).T
-        return values.mul_(scale[:, None, None]).sub_(shift[:, None, None])
+        return as_images(self.gather(rows), self.rule)
 
     def episode(self, plan: TaskPlan) -> Episode:
         """The task of this plan, on the device; whether its domain was trained on is not revealed."""
@@ -116,18 +112,32 @@ def resident(
             first[class_id] = len(items)
             items += [(class_id, image) for image in range(spec.images_per_class[class_id])]
     levels = np.empty((len(items), rule.size, rule.size, 3), np.uint8)
-    plain = replace(rule, mean=(0.0, 0.0, 0.0), std=(1 / 255, 1 / 255, 1 / 255))  # the levels themselves
     grey = True
     for start in track(range(0, len(items), CHUNK), label=f"read {spec.name}", total=-(-len(items) // CHUNK)):
         images = domain.source.read(items[start : start + CHUNK])
         grey = grey and all(image.shape[2] == 1 for image in images)
-        values = prepare(images, plain).round_().to(torch.uint8).permute(0, 2, 3, 1)
-        levels[start : start + CHUNK] = values.numpy()
+        levels[start : start + CHUNK] = whole_levels(images, rule).permute(0, 2, 3, 1).numpy()
     held = torch.from_numpy(np.ascontiguousarray(levels[..., :1]) if grey else levels)
     return ResidentDomain(spec, rule, held.to(device), first)
 
 
-def to_device(values: NDArray[np.int64] | NDArray[np.float32], device: torch.device) -> Tensor:
+def whole_levels(images: Sequence[Pixels], rule: PixelRule) -> Tensor:  # (n, 3, h, w) uint8
+    """The images at the rule's size, in 8-bit levels, before its mean and standard deviation."""
+    plain = replace(rule, mean=(0.0, 0.0, 0.0), std=(1 / 255, 1 / 255, 1 / 255))  # the levels themselves
+    return prepare(images, plain).round_().to(torch.uint8)
+
+
+def as_images(levels: Tensor, rule: PixelRule) -> Tensor:  # (n, 3, h, w) uint8 -> float, channels last
+    """Levels as a network reads them."""
+    values = levels.to(torch.float32, memory_format=torch.channels_last)
+    if rule.mean == rule.std == (0.5, 0.5, 0.5):
+        return values.mul_(2 / 255).sub_(1)
+    pairs = [(1 / (255 * s), m / s) for m, s in zip(rule.mean, rule.std, strict=True)]
+    scale, shift = to_device(np.array(pairs, np.float32), levels.device).T
+    return values.mul_(scale[:, None, None]).sub_(shift[:, None, None])
+
+
+def to_device(values: NDArray[Any], device: torch.device) -> Tensor:
     """A copy on the device; from pinned memory where that spares the host a wait."""
     tensor = torch.from_numpy(values)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

@@ -1,0 +1,169 @@
+"""Domains whose images are read again for every task, because they do not fit into the memory.
+
+The tasks equal those of resident images to the bit, so a run may go on either way. While a task is learned
+from, the one that will most likely follow is read: training asks a domain for its tasks in even steps.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fewshift.data.domain import Domain
+from fewshift.data.pixels import PixelRule
+from fewshift.data.plan import TaskPlan, choices, describe, plan_task
+from fewshift.data.protocol import VARYING, Protocol
+from fewshift.data.resident import as_images, resident, to_device, whole_levels
+from fewshift.data.spec import Spec
+from fewshift.errors import DataError, FewshiftError
+from fewshift.progress import Track, silent
+from fewshift.training.tasks import Held
+from fewshift.types import SPLITS, Address, Episode, Labelled, Split, Task
+
+SHARE = 0.5  # of the free memory that resident images may take before they are streamed
+WORKERS = 2
+
+
+class StreamedDomain:
+    """A `Held` that holds nothing but one task read ahead. Only tasks of `protocol` are read ahead."""
+
+    def __init__(
+        self,
+        domain: Domain,
+        rule: PixelRule,
+        device: torch.device | str = "cpu",
+        protocol: Protocol = VARYING,
+        pool: ThreadPoolExecutor | None = None,
+    ) -> None:
+        self.domain, self.rule, self.protocol = domain, rule, protocol
+        self.device = torch.device(device)
+        self.pool = pool or ThreadPoolExecutor(1, "fewshift-stream")
+        self.foreseen = 0  # tasks that had been read, or were being read, when they were asked for
+        self._guess = _Guess()
+        self._ahead: tuple[TaskPlan, Future[Tensor]] | None = None
+
+    @property
+    def spec(self) -> Spec:
+        """The whole domain's."""
+        return self.domain.spec
+
+    @property
+    def made_of(self) -> str:
+        """The name of its pixels."""
+        return self.rule.name
+
+    def episode(self, plan: TaskPlan) -> Episode:
+        """The task of this plan, on the device; whether its domain was trained on is not revealed."""
+        levels = self._take(plan)
+        self._read_ahead(plan.address)
+        images = as_images(to_device(levels.numpy(), self.device), self.rule)
+        labels = np.concatenate([_labels(plan.support), _labels(plan.query)])
+        places = to_device(labels, self.device)
+        shots = sum(plan.shots)
+        return Episode(
+            Task(Labelled(images[:shots], places[:shots]), plan.way),
+            Labelled(images[shots:], places[shots:]),
+            plan.address,
+            plan.class_ids,
+        )
+
+    def _take(self, plan: TaskPlan) -> Tensor:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == plan:
+            self.foreseen += 1
+            return ahead[1].result()
+        if ahead is not None:
+            ahead[1].cancel()
+        return self._read(plan)
+
+    def _read_ahead(self, address: Address) -> None:
+        index = self._guess.after(address)
+        if index is not None:
+            among = choices(self.spec, address.split, self.protocol)
+            plan = plan_task(among, address.seed, index)
+            self._ahead = plan, self.pool.submit(self._read, plan)
+
+    def _read(self, plan: TaskPlan) -> Tensor:  # (n, 3, h, w) uint8
+        parts = (plan.support, plan.query)
+        items = [(c, i) for part in parts for c, row in zip(plan.class_ids, part, strict=True) for i in row]
+        try:
+            return whole_levels(self.domain.source.read(items), self.rule)
+        except (FewshiftError, OSError) as problem:
+            raise DataError(f"{describe(plan.address)}: {problem}") from problem
+
+
+class _Guess:
+    """The number of the task that follows, where the last one was guessed right."""
+
+    def __init__(self) -> None:
+        self._last: Address | None = None
+        self._step: int | None = None
+        self._follows: dict[int, int] = {}  # a step between two numbers -> the step that came after it
+        self._expected: int | None = None
+
+    def after(self, address: Address) -> int | None:
+        last, right = self._last, self._expected == address.index
+        self._last = address
+        if last is None or (last.seed, last.split) != (address.seed, address.split):
+            self._step = self._expected = None
+            return None
+        step = address.index - last.index
+        if self._step is not None:
+            self._follows[self._step] = step
+        self._step = step
+        following = self._follows.get(step, step)
+        self._expected = address.index + following if address.index + following >= 0 else None
+        return self._expected if right or len(self._follows) < 2 else None
+
+
+def held_domains(
+    domains: Sequence[Domain],
+    rule: PixelRule,
+    device: torch.device | str = "cpu",
+    splits: Iterable[Split] = SPLITS,
+    *,
+    protocol: Protocol = VARYING,
+    stream: bool | None = None,
+    track: Track = silent,
+) -> dict[str, Held]:
+    """The domains by name: in memory, or streamed if they would take more than half of what is free."""
+    wanted = tuple(splits)
+    if stream is None:
+        free = free_memory(torch.device(device))
+        stream = free is not None and decoded_size(domains, rule, wanted) > SHARE * free
+    if not stream:
+        return {domain.name: resident(domain, rule, device, wanted, track) for domain in domains}
+    pool = ThreadPoolExecutor(WORKERS, "fewshift-stream")
+    return {domain.name: StreamedDomain(domain, rule, device, protocol, pool) for domain in domains}
+
+
+def decoded_size(domains: Iterable[Domain], rule: PixelRule, splits: Sequence[Split]) -> int:
+    """Bytes that the images of these splits take when they are resident."""
+    specs = [domain.spec for domain in domains]
+    images = sum(spec.images_per_class[c] for spec in specs for split in splits for c in spec.splits[split])
+    return int(images) * rule.size**2 * 3
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes that can be had on this device; None where the system does not tell."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            found = {name: value for name, _, value in (line.partition(":") for line in lines)}
+        return int(found["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _labels(images: Sequence[Sequence[int]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.repeat(np.arange(len(images), dtype=np.int64), [len(row) for row in images])
