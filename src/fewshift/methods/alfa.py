@@ -19,7 +19,7 @@ ABOUT = About(
     moves="every kernel and a linear head",
     needs="weights and a generator of rates, meta-learned",
     trained_by="fewshift train maml --rule alfa",
-    cost="6 forward and full backward passes",
+    cost="5 forward and full backward passes",
 )
 
 

@@ -15,7 +15,7 @@ from fewshift.methods.descent import rounded
 from fewshift.methods.task import centroid_classifier, checked
 from fewshift.nets.engine import Engine, PlainEngine
 from fewshift.nets.kit import Kit
-from fewshift.nets.whole import every_weight, moving, norm_affine
+from fewshift.nets.whole import every_weight, in_suited_layout, moving, norm_affine
 from fewshift.types import Adapted, Task
 
 ABOUT = About(
@@ -45,7 +45,7 @@ class FineTuning:
 
     def adapt(self, task: Task) -> Adapted:
         """The tuned network's nearest-centroid classifier."""
-        task = checked(task)
+        task = in_suited_layout(checked(task))
         start = self.engine.backbone.init()
         trajectory = self.engine.adapt(task, start, Adam(dict.fromkeys(start, self.rate)), self.steps)
         classify = centroid_classifier(lambda images: self.engine.embed(trajectory.params, images), task)

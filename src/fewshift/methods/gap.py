@@ -27,19 +27,19 @@ ABOUT = About(
     moves="every kernel and a linear head",
     needs="weights and factors of singular values, meta-learned",
     trained_by="fewshift train maml --rule gap",
-    cost="6 forward and full backward passes, 20 SVDs each",
+    cost="10 forward and full backward passes, 20 SVDs each",
 )
 ABOUT_EIGEN = replace(
     ABOUT,
     title="GAP + Proto-MAML, by eigenvectors",
-    cost="6 forward and full backward passes, 20 eigen-decompositions each",
+    cost="10 forward and full backward passes, 20 eigen-decompositions each",
 )
 ABOUT_APPROXIMATE = replace(
     ABOUT,
     title="Approximate GAP + Proto-MAML",
     needs="weights and factors of channels, meta-learned",
     trained_by="fewshift train maml --rule gap-approximate",
-    cost="6 forward and full backward passes",
+    cost="10 forward and full backward passes",
 )
 
 

@@ -18,7 +18,7 @@ ABOUT = About(
     moves="every kernel and a linear head",
     needs="weights and matrices for their gradients, meta-learned",
     trained_by="fewshift train maml --rule meta-curvature",
-    cost="6 forward and full backward passes",
+    cost="5 forward and full backward passes",
 )
 
 

@@ -18,7 +18,7 @@ ABOUT = About(
     moves="every kernel and a linear head",
     needs="weights and a rate for each, meta-learned",
     trained_by="fewshift train maml --rule meta-sgd",
-    cost="6 forward and full backward passes",
+    cost="5 forward and full backward passes",
 )
 
 

@@ -28,7 +28,7 @@ from fewshift.methods.task import centroid_classifier, checked
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.engine import Engine, PlainEngine
 from fewshift.nets.kit import Kit
-from fewshift.nets.whole import every_weight, moving
+from fewshift.nets.whole import every_weight, in_suited_layout, moving
 from fewshift.types import Adapted, Labelled, Task, TaskParams
 
 ABOUT = About(
@@ -52,7 +52,7 @@ class PseudoQueryTuning:
 
     def adapt(self, task: Task) -> Adapted:
         """The tuned network's nearest-centroid classifier."""
-        task = checked(task)
+        task = in_suited_layout(checked(task))
         rate = self._best_rate(task)
         params, losses = self.backbone.init(), torch.empty(0)
         if rate:

@@ -20,7 +20,7 @@ from fewshift.core.rules import Shape
 from fewshift.nets.backbone import CHUNK, Backbone
 from fewshift.nets.joint_norm import JointFeatures, by_first_rows
 from fewshift.nets.moments import by_own_moments, with_moments_of
-from fewshift.nets.whole import every_weight, kernels, moving
+from fewshift.nets.whole import every_weight, kernels, moving, suited
 from fewshift.types import Episode, Predictor, Task, TaskParams, Weights
 
 Norm: TypeAlias = Literal["support", "running"]
@@ -40,16 +40,16 @@ class FastNet:
     def start(self, weights: Weights, task: Task) -> TaskParams:
         """The kernels as they are and the head of the support features; differentiable in the weights."""
         net = self.own or self.settled
-        features = net(dict(weights), task.support.images)
+        features = net(dict(weights), suited(task.support.images))
         head = proto_head(features, task.support.labels, task.way)
         return {name: weights[name] for name in self.kernels} | head
 
     def inner_objective(self, weights: Weights, task: Task) -> Callable[[TaskParams], Tensor]:
         """params -> mean cross-entropy of the support set by the head."""
-        net = self.own or self.settled
+        net, images = self.own or self.settled, suited(task.support.images)
 
         def loss(params: TaskParams) -> Tensor:
-            features = net(self._merged(weights, params), task.support.images)
+            features = net(self._merged(weights, params), images)
             return F.cross_entropy(head_logits(params, features), task.support.labels)
 
         return loss
@@ -58,10 +58,11 @@ class FastNet:
         """Of the query images under adapted parameters, differentiable in them and in the weights."""
         support, query, merged = episode.task.support, episode.query, self._merged(weights, params)
         if self.joint is None:
-            features = self.settled(merged, query.images)
+            features = self.settled(merged, suited(query.images))
         else:
             first = len(support.labels)
-            features = self.joint(merged, torch.cat([support.images, query.images]), first)[first:]
+            both = suited(torch.cat([support.images, query.images]))
+            features = self.joint(merged, both, first)[first:]
         return head_logits(params, features)
 
     def predictor(self, weights: Weights, params: TaskParams, task: Task) -> Predictor:
