@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.train_maml import maml
 from fewshift.cli.train_modulation import cnaps, flute, trim
 from fewshift.cli.train_options import (
     CapOption,
@@ -281,3 +282,4 @@ train.command()(selector)
 train.command()(flute)
 train.command()(cnaps)
 train.command()(trim)
+train.command()(maml)
