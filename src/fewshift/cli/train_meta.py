@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched, words
 from fewshift.data.domain import Domain
 from fewshift.data.protocol import VARYING
-from fewshift.data.resident import resident
 from fewshift.data.subset import hold_out
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.pixel_rule import pixel_rule
@@ -33,6 +32,7 @@ from fewshift.training.loop import Outcome
 from fewshift.training.policy import PolicySettings
 from fewshift.training.preconditioners import train_preconditioners
 from fewshift.training.settings import ClassifierSettings, PreconditionerSettings
+from fewshift.training.streamed import held_domains
 from fewshift.training.tasks import ResidentTasks
 
 S = TypeVar("S", PreconditionerSettings, ClassifierSettings, PolicySettings)
@@ -57,6 +57,7 @@ class Wanted:
     quiet: bool
     inner: Mapping[str, Any]
     changes: Mapping[str, Any]
+    stream: bool | None = None  # None: where the images would fill the memory
 
 
 @dataclass(frozen=True)
@@ -146,10 +147,12 @@ def prepared(wanted: Wanted, names: list[str] | None) -> Iterator[Ready]:
         if wanted.classes == "held-out":
             domains = [_held_out(domain, kit, wanted.kit) for domain in domains]
         rule = pixel_rule(kit)
-        held = {d.name: resident(d, rule, device, ("train", "valid"), track) for d in domains}
         protocol = QUICK_TASKS if wanted.preset == "quick" else VARYING
         if wanted.support_cap is not None:
             protocol = replace(protocol, max_support=wanted.support_cap)
+        held = held_domains(
+            domains, rule, device, ("train", "valid"), protocol=protocol, stream=wanted.stream, track=track
+        )
         yield Ready(kit, ResidentTasks(held, protocol), team, track)
 
 

@@ -62,6 +62,13 @@ TasksOption = Annotated[int | None, typer.Option(min=1, help="Tasks an update, i
 CapOption = Annotated[
     int | None, typer.Option(min=50, help="At most so many support images a task: cheaper, and reported.")
 ]
+StreamOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--stream/--resident",
+        help="Read the images task by task, or hold all in memory. Default: hold them if half of it is enough.",
+    ),
+]
 OrderOption = Annotated[
     int | None,
     typer.Option(min=1, max=2, help="1: without second derivatives. 2: exact, 3 times as long."),
