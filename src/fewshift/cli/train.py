@@ -30,6 +30,7 @@ from fewshift.cli.train_options import (
     ResumeOption,
     SaveOption,
     SeedOption,
+    StreamOption,
     SuiteOption,
     TasksOption,
     UpdatesOption,
@@ -143,6 +144,9 @@ def preconditioners(
         str | None,
         typer.Option(help="gram, gram_only, cholesky, cholesky_identity, free, identity or low_rank."),
     ] = None,
+    scale: Annotated[
+        float | None, typer.Option(help="Roots start at this times the identity; 0.1 as published.")
+    ] = None,
     rank: Annotated[int | None, typer.Option(min=1, help="Rows of a low_rank root.")] = None,
     normalise: Annotated[
         bool | None, typer.Option(help="Give each gradient length 1; short runs need it.")
@@ -158,6 +162,7 @@ def preconditioners(
         bool, typer.Option("--policy", help="Under the kit's policy, for TSP††; TSP†'s stay in the kit.")
     ] = False,
     support_cap: CapOption = None,
+    stream: StreamOption = None,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
     validation_tasks: ValidationOption = None,
@@ -181,6 +186,7 @@ def preconditioners(
         preset=preset.value,
         classes=classes.value,
         support_cap=support_cap,
+        stream=stream,
         device=device,
         save_every=save_every,
         resume=resume,
@@ -193,6 +199,7 @@ def preconditioners(
             "rate": rate,
             "validation_tasks": validation_tasks,
             "design": design,
+            "scale": scale,
             "rank": rank,
             "normalise": normalise,
             "train_starts": train_starts,
@@ -232,6 +239,7 @@ def classifier(
     inner_rate: InnerRateOption = None,
     inner_last_rate: InnerLastOption = None,
     support_cap: CapOption = None,
+    stream: StreamOption = None,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
     validation_tasks: ValidationOption = None,
@@ -255,6 +263,7 @@ def classifier(
         preset=preset.value,
         classes=classes.value,
         support_cap=support_cap,
+        stream=stream,
         device=device,
         save_every=save_every,
         resume=resume,

@@ -66,7 +66,7 @@ StreamOption = Annotated[
     bool | None,
     typer.Option(
         "--stream/--resident",
-        help="Read the images task by task, or hold all in memory. Default: hold them if half of it is enough.",
+        help="Read images task by task, or hold them all. Default: hold them if half the memory is enough.",
     ),
 ]
 OrderOption = Annotated[
