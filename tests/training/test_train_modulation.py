@@ -1,0 +1,244 @@
+"""Training of FLUTE's template and blender, and of the hyper-networks of Simple CNAPS and tri-M."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from patterns import PROTOCOL, WATCH, resnet_backbone
+from torch import Tensor
+
+from fewshift.core.centroids import unit
+from fewshift.data.resident import ResidentDomain
+from fewshift.errors import FewshiftError
+from fewshift.nets.backbone import Backbone
+from fewshift.training import journal
+from fewshift.training.augment import NONE, Augmentation
+from fewshift.training.blender import BlenderLearner, BlenderSettings, train_blender
+from fewshift.training.checkpoint import load_checkpoint
+from fewshift.training.distributed import ALONE, Team
+from fewshift.training.domain_sets import domain_sets
+from fewshift.training.flute import TemplateLearner, TemplateSettings, train_template
+from fewshift.training.loop import LAST, LOG
+from fewshift.training.modulators import ModulatorSettings, Which, new_modulator, task_judge, train_modulator
+from fewshift.training.schedule import cosine_doubling
+from fewshift.training.tasks import ResidentTasks
+from fewshift.types import Address
+
+TEMPLATE = TemplateSettings(
+    updates=4,
+    period=4,
+    sets_per_update=2,
+    set_size=4,
+    augmentation=Augmentation(pad=2),
+    validation_tasks=1,
+)
+BLENDER = BlenderSettings(
+    updates=4,
+    period=4,
+    sets_per_update=2,
+    set_size=4,
+    code=4,
+    augmentation=Augmentation(pad=2),
+    validation_sets=2,
+)
+MODULATOR = ModulatorSettings(updates=4, tasks_per_update=2, code=4, validation_tasks=1, rate=0.01)
+
+
+@pytest.fixture(scope="module")
+def net() -> Backbone:
+    return resnet_backbone()
+
+
+def same_state(folders: tuple[Path, Path]) -> None:
+    ours, theirs = (load_checkpoint(folder / LAST).tensors for folder in folders)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_every_set_is_of_one_domain_and_processes_share_them(residents: dict[str, ResidentDomain]) -> None:
+    sets = domain_sets(residents, "train", count=4, size=3, seed=0, augmentation=Augmentation(pad=2))
+    whole = sets.at(5)
+    assert whole.images.shape == (4, 3, 3, 28, 28)
+    assert whole.domains.tolist() == [0, 1, 0, 1]
+    grey = whole.images[whole.domains == 1]
+    torch.testing.assert_close(grey[:, :, 0], grey[:, :, 1])  # one has no colours
+    assert not torch.allclose(*whole.images[whole.domains == 0][:, :, :2].unbind(2))
+    parts = [sets.at(5, Team(rank, 2)) for rank in range(2)]
+    assert torch.equal(torch.stack([p.images for p in parts], dim=1).flatten(0, 1), whole.images)
+    assert torch.equal(torch.stack([p.labels for p in parts], dim=1).flatten(0, 1), whole.labels)
+
+
+def test_labels_name_the_images(residents: dict[str, ResidentDomain]) -> None:
+    sets = domain_sets(residents, "valid", count=2, size=4, seed=0, augmentation=NONE)
+    found = sets.at(0)
+    for place, domain in enumerate(residents.values()):
+        rows, labels = domain.rows("valid")
+        held = domain.images(torch.from_numpy(rows))
+        for image, label in zip(found.images[place], found.labels[place], strict=True):
+            (match,) = np.flatnonzero((held == image).flatten(1).all(dim=1))
+            assert labels[match] == int(label)
+
+
+def test_a_favourite_gives_more_than_half_of_the_sets(residents: dict[str, ResidentDomain]) -> None:
+    sets = domain_sets(residents, "train", count=300, size=1, seed=0, favourite="grey")
+    share = np.mean([sets._domain(number)[0] == 1 for number in range(300)])
+    assert 0.68 < share < 0.82  # a half, and half of the other half
+
+
+def test_periods_double() -> None:
+    assert [cosine_doubling(1.0, step, 5) for step in (0, 5, 15, 35)] == [1.0] * 4
+    assert cosine_doubling(1.0, 10, 5) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("start", ["fresh", "backbone"])
+def test_sets_together_equal_sets_one_by_one(
+    net: Backbone, residents: dict[str, ResidentDomain], start: str
+) -> None:
+    """Own moments, own FiLM, own part of the head: as if each set went through a network of its own."""
+    learner = TemplateLearner(net, residents, replace(TEMPLATE, start=start), PROTOCOL, ALONE)  # type: ignore[arg-type]
+    for film in learner.groups["films"].values():
+        film.data += 0.1 * torch.randn(film.shape, generator=torch.Generator().manual_seed(len(film[0, 0])))
+    sets = learner.sets.at(0)
+    logits = learner.logits(sets.images, sets.domains).detach().view(2, 4, -1)
+    for place, domain in enumerate(sets.domains.tolist()):
+        film = {site: value[domain].detach() for site, value in learner.groups["films"].items()}
+        features = learner.own(film, sets.images[place]).detach()
+        rows = slice(10 * domain, 10 * domain + 10)
+        expected = 10 * unit(features) @ unit(learner.groups["head"]["head"][rows].detach()).T
+        torch.testing.assert_close(logits[place, :, rows], expected, rtol=1e-4, atol=1e-4)
+        assert (logits[place].isinf().sum(dim=1) == 10).all()
+
+
+def test_film_moves_only_for_its_domain_and_norms_never(
+    net: Backbone, residents: dict[str, ResidentDomain]
+) -> None:
+    settings = replace(TEMPLATE, sets_per_update=1, film_decay=0.0)
+    learner = TemplateLearner(net, residents, settings, PROTOCOL, ALONE)
+    learner.update(0)  # a set of the first domain
+    for film in learner.groups["films"].values():
+        assert film[0].any()
+        assert not film[1].any()
+    for name, weight in learner.frozen.items():
+        if ".bn" in name and name.endswith("weight"):
+            assert (weight == 1).all()
+
+
+def test_a_template_learns(net: Backbone, residents: dict[str, ResidentDomain]) -> None:
+    settings = replace(TEMPLATE, period=1000, set_size=8, rate=0.02, start="backbone", augmentation=NONE)
+    learner = TemplateLearner(net, residents, settings, PROTOCOL, ALONE)
+    losses = [float(learner.update(step)["loss"]) for step in range(12)]
+    assert np.mean(losses[-4:]) < np.mean(losses[:4]) - 0.2
+
+
+def test_template_and_blender_in_pieces_equal_those_in_one(
+    net: Backbone, residents: dict[str, ResidentDomain], tmp_path: Path
+) -> None:
+    def template(name: str, updates: int, resume: bool = False) -> Mapping[str, Tensor]:
+        settings = replace(TEMPLATE, updates=updates, validation_tasks=0)
+        return train_template(
+            net, residents, settings, tmp_path / name, protocol=PROTOCOL, watch=WATCH, resume=resume
+        ).tensors
+
+    whole = template("whole", 4)
+    template("pieces", 2)
+    pieces = template("pieces", 4, resume=True)
+    assert {name.split("/")[0] for name in whole} == {"template", "films"}
+    assert all(torch.equal(whole[name], pieces[name]) for name in whole)
+    same_state((tmp_path / "whole", tmp_path / "pieces"))
+    assert whole["films/bn1"].shape == (2, 2, 4)
+
+    def blender(name: str, updates: int, resume: bool = False) -> Mapping[str, Tensor]:
+        settings = replace(BLENDER, updates=updates, validation_sets=0)
+        return train_blender(residents, settings, tmp_path / name, watch=WATCH, resume=resume).tensors
+
+    whole = blender("b whole", 4)
+    blender("b pieces", 2)
+    pieces = blender("b pieces", 4, resume=True)
+    assert all(torch.equal(whole[name], pieces[name]) for name in whole)
+    same_state((tmp_path / "b whole", tmp_path / "b pieces"))
+
+
+def test_a_blender_learns_the_domains(residents: dict[str, ResidentDomain]) -> None:
+    settings = replace(
+        BLENDER, rate=0.02, period=1000, sets_per_update=4, set_size=8, code=8, augmentation=NONE
+    )
+    learner = BlenderLearner(residents, settings, ALONE)
+    losses = [float(learner.update(step)["loss"]) for step in range(25)]
+    assert losses[-1] < losses[0] - 0.15
+    found = learner.validate()
+    assert found is not None
+    assert 0 <= found.score <= 1
+    assert found.details == {"sets": 4}
+
+
+def test_the_blenders_scales_decay_towards_one(residents: dict[str, ResidentDomain]) -> None:
+    learner = BlenderLearner(residents, BLENDER, ALONE)
+    assert learner.rests["norms.0.weight"] == 1
+    assert learner.rests["norms.0.bias"] == learner.rests["convs.1.weight"] == 0
+    assert learner.rests["head.bias"] is None
+
+
+def test_validation_is_by_each_domains_own_film(net: Backbone, residents: dict[str, ResidentDomain]) -> None:
+    learner = TemplateLearner(net, residents, replace(TEMPLATE, start="backbone"), PROTOCOL, ALONE)
+    before = learner.validate()
+    assert before is not None
+    with torch.no_grad():
+        for film in learner.groups["films"].values():
+            film[1, 0] = -1  # the second domain's network is blind
+    after = learner.validate()
+    assert after is not None
+    ours, theirs = (found.details["accuracy_by_domain"] for found in (before, after))
+    assert ours["red"] == theirs["red"]
+    assert theirs["grey"] == pytest.approx(0.2)  # one class for all
+
+
+@pytest.mark.parametrize("which", ["cnaps", "trim"])
+def test_a_tasks_loss_is_the_published_sum(net: Backbone, tasks: ResidentTasks, which: Which) -> None:
+    modulator = new_modulator(which, net, 2, 4, seed=0)
+    judge = task_judge(replace(net, adapters=_film()), modulator, tasks.domains, MODULATOR)
+    episode = tasks.episode(Address(0, "grey", "train", 0))
+    judged = judge(episode)
+    entropy = F.cross_entropy(judged.logits, episode.query.labels, reduction="sum")
+    gains = sum(w.square().sum() for n, w in modulator.named_parameters() if n.endswith(".gain"))
+    expected = entropy / 2 + 0.001 * gains
+    if which == "trim":
+        expected = expected - 0.1 * modulator(episode.task.support.images).domain_logits.log_softmax(0)[1]
+    torch.testing.assert_close(judged.loss, expected)
+
+
+@pytest.mark.parametrize("which", ["cnaps", "trim"])
+def test_hyper_networks_in_pieces_equal_those_in_one(
+    net: Backbone, tasks: ResidentTasks, tmp_path: Path, which: Which
+) -> None:
+    before = net.fingerprint()
+
+    def train(name: str, updates: int, resume: bool = False) -> Mapping[str, Tensor]:
+        settings = replace(MODULATOR, updates=updates, validation_tasks=0)
+        found = train_modulator(which, net, tasks, settings, tmp_path / name, watch=WATCH, resume=resume)
+        assert found.part.settings == {"code": 4, "domains": ["red", "grey"]}
+        return found.part.tensors
+
+    whole = train("whole", 4)
+    train("pieces", 2)
+    pieces = train("pieces", 4, resume=True)
+    assert all(torch.equal(whole[name], pieces[name]) for name in whole)
+    same_state((tmp_path / "whole", tmp_path / "pieces"))
+    assert net.fingerprint() == before
+    lines = list(journal.read(tmp_path / "whole" / LOG))
+    wanted = {"loss", "accuracy", "cross_entropy", "skipped"} | ({"gate"} if which == "trim" else set())
+    assert [line["step"] for line in lines if wanted <= line.keys()] == [1, 2, 3, 4]
+    other = "trim" if which == "cnaps" else "cnaps"
+    with pytest.raises(FewshiftError, match=f"a state of train {which}, not of train {other}"):
+        train_modulator(other, net, tasks, MODULATOR, tmp_path / "whole", watch=WATCH, resume=True)  # type: ignore[arg-type]
+
+
+def _film():  # type: ignore[no-untyped-def]
+    from fewshift.nets.film import FilmSites, block_norms
+
+    return FilmSites(block_norms())
