@@ -38,7 +38,7 @@ def test_padding_rows_and_classes_changes_no_loss_and_no_gradient() -> None:
     weights = torch.cat([torch.ones(9, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)])
     far = torch.full((1, MAX_WAY), FAR, dtype=torch.float64)
     far[:, :3] = 0
-    cells = Cells(Shape(1, 1, 12), torch.device("cpu"), torch.float64)
+    cells = Cells(Shape(1, 1, 12), torch.device("cpu"))
     wanted = support_loss(features[:9], labels, 3)
     padded = torch.cat([labels, torch.zeros(3, dtype=torch.int64)])
     found = cell_losses(features[None], padded[None], weights[None], weights[None], far, cells)[0].sum()

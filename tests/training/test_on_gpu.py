@@ -50,14 +50,16 @@ def learners() -> Iterator[Learner]:
 def test_no_step_waits_for_the_device() -> None:
     for learner in learners():
         learner.update(0)  # memory is taken and kernels are loaded the first time
-        torch.cuda.set_sync_debug_mode("warn")
-        try:
-            with warnings.catch_warnings(record=True) as said:
-                warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")  # the mode itself says that it is new
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
                 learner.update(1)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-        assert [str(one.message) for one in said if "synchroniz" in str(one.message)] == [], learner.kind
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        assert [str(one.message) for one in said if "called a synchronizing" in str(one.message)] == [], (
+            learner.kind
+        )
 
 
 def test_exact_runs_go_on_to_the_same_bits(tmp_path: Path) -> None:

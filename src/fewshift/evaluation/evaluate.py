@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +16,11 @@ from torch import Tensor
 from fewshift import __version__
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.scores import Key, Score
+from fewshift.nets.packing import SMALL, TOGETHER
+from fewshift.nets.together import Together
 from fewshift.types import Adapted, Episode, Labelled, Method, Task
+
+THREADS = 64  # small tasks at a time, at most
 
 
 def _versions() -> dict[str, str]:
@@ -43,48 +49,129 @@ def evaluate(
     device: torch.device | str | None = None,
     done: Container[Key] = frozenset(),
     curves: int = 3,
+    together: Together | None = None,
 ) -> Iterator[Score]:
     """Every method on every episode, each given the same tensors; scores come as they are made.
 
     Pairs whose key is in `done` are left out. The first `curves` tasks of a domain keep the losses that a
-    method noted, step by step.
+    method noted, step by step. `together` is the engine that the methods were built with, if it can run small
+    tasks together: then their scores come some at a time, in the same order.
     """
     names = [method.name for method in methods]
     if len(set(names)) < len(names):
         raise FewshiftError(f"two methods have one name among {', '.join(names)}: give each its own")
     setting = setting or Setting()
+
+    def todo(episode: Episode) -> list[Method]:
+        at = episode.address
+        return [m for m in methods if Key(m.name, at.domain, at.split, at.index) not in done]
+
+    wanted = (episode for episode in episodes if todo(episode))
+    there = wanted if device is None else moved_ahead(wanted, device)
+    for group in small_together(there) if together else ([episode] for episode in there):
+        found: dict[tuple[int, str], Score] = {}
+        for method in methods:
+            places = [place for place, episode in enumerate(group) if method in todo(episode)]
+            tried = attempt(method, [group[place] for place in places], together)
+            for place, (adapted, logits, seconds) in zip(places, tried, strict=True):
+                keep = group[place].address.index < curves
+                found[place, method.name] = scored(
+                    method, group[place], setting, adapted, logits, seconds, keep_losses=keep
+                )
+        yield from (
+            found[place, name] for place in range(len(group)) for name in names if (place, name) in found
+        )
+
+
+def small_together(episodes: Iterable[Episode]) -> Iterator[list[Episode]]:
+    """Neighbours of at most `SMALL` support images, as many as one batch holds; others alone."""
+    group: list[Episode] = []
     for episode in episodes:
-        address = episode.address
-        todo = [m for m in methods if Key(m.name, address.domain, address.split, address.index) not in done]
-        if not todo:
-            continue
-        there = on_device(episode, device) if device is not None else episode
-        for method in todo:
-            yield score(method, there, setting, keep_losses=address.index < curves)
+        size = len(episode.task.support.labels)
+        held = sum(len(other.task.support.labels) for other in group)
+        if group and (size > SMALL or held + size > TOGETHER or len(group) == THREADS):
+            yield group
+            group = []
+        if size > SMALL:
+            yield [episode]
+        else:
+            group.append(episode)
+    if group:
+        yield group
+
+
+def moved_ahead(episodes: Iterable[Episode], device: torch.device | str) -> Iterator[Episode]:
+    """The episodes on the device, each moved while the one before it is at work."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting: Future[Episode] | None = None
+        for episode in episodes:
+            following = pool.submit(on_device, episode, device)
+            if waiting is not None:
+                yield waiting.result()
+            waiting = following
+        if waiting is not None:
+            yield waiting.result()
 
 
 def on_device(episode: Episode, device: torch.device | str) -> Episode:
     """The same episode with its tensors on the device."""
+    target = torch.device(device)
 
     def move(images: Labelled) -> Labelled:
-        return Labelled(images.images.to(device), images.labels.to(device))
+        return Labelled(*(_moved(values, target) for values in (images.images, images.labels)))
 
     task = Task(move(episode.task.support), episode.task.way, episode.task.seen)
     return Episode(task, move(episode.query), episode.address, episode.class_ids)
 
 
-def score(method: Method, episode: Episode, setting: Setting, keep_losses: bool = False) -> Score:
-    """One method on one episode. A query without finite logits counts as wrong, and the score says so."""
-    task, address = episode.task, episode.address
-    device = task.support.images.device
+def _moved(values: Tensor, device: torch.device) -> Tensor:
+    if device.type == "cuda" and values.device.type == "cpu":
+        return values.pin_memory().to(device, non_blocking=True)
+    return values.to(device)
+
+
+def attempt(
+    method: Method, episodes: Sequence[Episode], together: Together | None = None
+) -> list[tuple[Adapted, Tensor, float]]:
+    """A method on some episodes: classifiers, logits of the queries and seconds a task."""
+    if not episodes:
+        return []
+    device = episodes[0].task.support.images.device
+
+    def one(episode: Episode) -> tuple[Adapted, Tensor]:
+        adapted = method.adapt(episode.task)
+        return adapted, adapted(episode.query.images)
+
     _finish(device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     start = time.perf_counter()
-    adapted = method.adapt(task)
-    logits = adapted(episode.query.images)
+    if together is None or len(episodes) == 1:
+        found = [one(episode) for episode in episodes]
+    else:
+        found = together.each([partial(one, episode) for episode in episodes])
     _finish(device)
-    seconds = time.perf_counter() - start
+    seconds = (time.perf_counter() - start) / len(episodes)
+    return [(adapted, logits, seconds) for adapted, logits in found]
+
+
+def score(method: Method, episode: Episode, setting: Setting, keep_losses: bool = False) -> Score:
+    """One method on one episode."""
+    return scored(method, episode, setting, *attempt(method, [episode])[0], keep_losses=keep_losses)
+
+
+def scored(
+    method: Method,
+    episode: Episode,
+    setting: Setting,
+    adapted: Adapted,
+    logits: Tensor,
+    seconds: float,
+    keep_losses: bool = False,
+) -> Score:
+    """What came of one attempt. A query without finite logits counts as wrong, and the score says so."""
+    task, address = episode.task, episode.address
+    device = task.support.images.device
     queries = len(episode.query.labels)
     if logits.shape != (queries, task.way):
         raise FewshiftError(

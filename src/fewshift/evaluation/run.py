@@ -19,6 +19,7 @@ from fewshift.errors import FewshiftError
 from fewshift.evaluation.evaluate import Setting, evaluate
 from fewshift.evaluation.results_file import SHARED, open_results
 from fewshift.evaluation.scores import Key
+from fewshift.nets.together import Together
 from fewshift.progress import Track, silent
 from fewshift.types import Method, Split
 
@@ -90,10 +91,12 @@ def run(
     engine: str | None = None,
     device: torch.device | str = "cpu",
     track: Track = silent,
+    together: Together | None = None,
 ) -> Tally:
     """Score every method on every task that is not in the file yet, a line a score.
 
     The next tasks are read while a method runs. Interrupt it whenever you like: the same call goes on.
+    `together` as in `evaluate`.
     """
     setting = Setting(
         protocol=job.protocol.name,
@@ -131,7 +134,7 @@ def run(
 
         read = reader(job.domains, job.rule, reveal_seen=job.reveal_seen)
         episodes = prefetch(read, plans(), workers=job.workers)
-        scores = evaluate(methods, episodes, setting, device=device, done=results.done)
+        scores = evaluate(methods, episodes, setting, device=device, done=results.done, together=together)
         total = sum(missing(domain, i) for domain, indices in todo.items() for i in indices)
         written = 0
         for score in track(scores, label="evaluate", total=total):

@@ -1,7 +1,7 @@
 """Many tasks in one batch of images: the batch is cut into cells of equal size, each owned by one task.
 
-A task takes as many cells as it needs; what it does not fill is padded with images of weight zero. So tasks of
-any sizes share one pass through the frozen network, and what belongs to a task (its adapters, its
+A task takes as many cells as it needs; what it does not fill is padded with images of weight zero. So tasks
+of any sizes share one pass through the frozen network, and what belongs to a task (its adapters, its
 prototypes) is a batched matrix product over cells. Batch norm is in evaluation mode: padding cannot leak.
 """
 
@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from fewshift.nets.pointwise import triton_kernels
 
 
 @dataclass(frozen=True)
@@ -34,41 +38,80 @@ class Shape:
 
 
 class Cells:
-    """Who owns which cell, on buffers that a graph reads."""
+    """Who owns which cell, on buffers that a graph reads. A task's cells lie side by side.
 
-    def __init__(self, shape: Shape, device: torch.device, dtype: torch.dtype) -> None:
+    Sums over a task's cells touch no other task, so that one that diverges harms only itself, and they repeat
+    to the bit. Both directions can be differentiated, twice too.
+    """
+
+    def __init__(self, shape: Shape, device: torch.device) -> None:
         self.shape = shape
         self.owner = torch.zeros(shape.cells, dtype=torch.int64, device=device)
-        self.members = torch.zeros(shape.tasks, shape.cells, dtype=dtype, device=device)  # one-hot owners
+        self.first = torch.zeros(shape.tasks + 1, dtype=torch.int64, device=device)  # of each task's cells
 
     def assign(self, counts: Sequence[int]) -> None:
-        """Give the tasks so many cells each, in order; cells that are left over count for nobody.
+        """Give the tasks so many cells each, in order.
 
-        Those go to the first task, whose result they cannot change: all their images have weight zero.
+        Cells that are left over have images of weight zero only. They read the first task's parameters, and
+        their sums are nobody's.
         """
         owners = [task for task, count in enumerate(counts) for _ in range(count)]
+        first = [0, *accumulate(counts)]
         owners += [0] * (self.shape.cells - len(owners))
-        there = torch.tensor(owners)
-        self.owner.copy_(moved(there, self.owner.device))
-        one_hot = there == torch.arange(self.shape.tasks)[:, None]
-        self.members.copy_(moved(one_hot.to(self.members.dtype), self.owner.device))
+        first += [first[-1]] * (self.shape.tasks + 1 - len(first))
+        self.owner.copy_(moved(torch.tensor(owners), self.owner.device))
+        self.first.copy_(moved(torch.tensor(first), self.owner.device))
 
-    def spread(self, values: Tensor, dim: int = 0) -> Tensor:  # (.., tasks, ..) -> (.., cells, ..)
+    def spread(self, values: Tensor) -> Tensor:  # (tasks, ...) -> (cells, ...)
         """Each cell its owner's value."""
-        return values if self.shape.one_each else values.index_select(dim, self.owner)
+        return values if self.shape.one_each else _Spread.apply(values, self)  # type: ignore[no-untyped-call]
 
-    def total(self, values: Tensor) -> Tensor:  # (cells, m, n) -> (tasks, m, n)
-        """Sums over a task's cells."""
-        return values if self.shape.one_each else self.collect(values)
+    def total(self, values: Tensor) -> Tensor:  # (cells, ...) -> (tasks, ...)
+        """Sums over each task's cells."""
+        return values if self.shape.one_each else _Total.apply(values, self)  # type: ignore[no-untyped-call]
 
-    def collect(self, values: Tensor, members: Tensor | None = None) -> Tensor:
-        """(.., cells, m, n) -> (.., tasks, m, n): sums over a task's cells, as a product that repeats to the bit.
+    def totals(self, values: Tensor, weights: Tensor | None = None) -> Tensor:  # (k, cells, m, n), (cells,)
+        """(k, tasks, m, n): sums over each task's cells, weighted if so wished; not to be differentiated."""
+        if self.shape.one_each:
+            return values if weights is None else values.mul_(weights[:, None, None])
+        kernels = triton_kernels() if values.device.type == "cuda" and values.dtype == torch.float32 else None
+        out = values.new_zeros(len(values), self.shape.tasks, *values.shape[2:])
+        if kernels is not None:
+            kernels.totals(values.contiguous(), weights, self.first, out)
+            return out
+        if weights is not None:
+            values = values * weights[:, None, None]
+        used = torch.arange(self.shape.cells, device=values.device) < self.first[-1]
+        spare = torch.where(used, self.owner, self.shape.tasks)  # a place of their own for cells left over
+        longer = values.new_zeros(len(values), self.shape.tasks + 1, *values.shape[2:])
+        return longer.index_add_(1, spare, values)[:, :-1]
 
-        `members` replaces the ones by other weights of the cells.
-        """
-        weights = self.members if members is None else members
-        *first, cells, m, n = values.shape
-        return (weights @ values.reshape(*first, cells, m * n)).view(*first, self.shape.tasks, m, n)
+
+class _Spread(torch.autograd.Function):
+    """Each cell its owner's value."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, cells: Cells) -> Tensor:
+        ctx.cells = cells
+        return values.index_select(0, cells.owner)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _Total.apply(gradient, ctx.cells), None  # type: ignore[no-untyped-call]
+
+
+class _Total(torch.autograd.Function):
+    """Sums over each task's cells."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, cells: Cells) -> Tensor:
+        ctx.cells = cells
+        found = cells.totals(values.reshape(1, len(values), 1, -1))
+        return found.reshape(cells.shape.tasks, *values.shape[1:])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _Spread.apply(gradient, ctx.cells), None  # type: ignore[no-untyped-call]
 
 
 def moved(values: Tensor, device: torch.device) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fewshift.nets.adapters import LAST
+from fewshift.nets.branch import branched
 from fewshift.nets.pointwise import masked_
 from fewshift.nets.precision import arithmetic
 from fewshift.nets.stacks import Stack
@@ -77,19 +78,21 @@ class _Curve:
 
     def _layer(self, conv: Conv, at: Tensor, x: Tensor | None, read: Tensor | None) -> Tensor:
         """The response's tangent: of the input by the layer itself, of the layer by the direction."""
-        rows = torch.bmm(self.net.rows(at), self.direction[conv.site].mT)
+        net = self.net
+        rows = branched(net.rows(at), self.direction[conv.site].mT, net.cells)
         if x is None or read is None:
             return as_images(rows, at)
-        if not self.net.folds:
-            rows.baddbmm_(self.net.rows(read), self.net.branches[conv.site].mT)
-        response = torch.conv2d(x, self.net.kernels[conv.site], None, conv.stride, padding=1)
+        if not net.folds:
+            adapter = net.branches[conv.site].mT
+            rows = branched(net.rows(read), adapter, net.cells, rows, in_place=True)
+        response = torch.conv2d(x, net.kernels[conv.site], None, conv.stride, padding=1)
         return response.add_(as_images(rows, at))
 
     def backward(self, gradient: Tensor, tangent: Tensor, kept: list[Kept], tangents: list[Kept]) -> Stack:
         """The tangent of the adapters' gradients; both lists are used up."""
         net, output = self.net, kept[-1].output
         delta = Pair(net.spread_out(gradient, output), net.spread_out(tangent, output))
-        found = net.net.stacks.empty(net.cells.shape.cells, net.net.last)
+        found = net.net.stacks.zeros(net.cells.shape.cells, net.net.last, blank=True)
         for place in reversed(range(len(kept))):
             below = kept[place - 1].output if place else None
             following = self._block_gradients(
@@ -119,6 +122,6 @@ class _Curve:
 
     def _through(self, conv: Conv, delta: Pair, x: Tensor) -> Pair:
         value, tangent = (self.net.through(conv, part, x) for part in delta)
-        more = torch.bmm(self.net.rows(delta.value), self.direction[conv.site])
+        more = branched(self.net.rows(delta.value), self.direction[conv.site], self.net.cells)
         self.net.add_strided(tangent, more, delta.value, conv.stride)
         return Pair(value, tangent)

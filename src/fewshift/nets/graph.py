@@ -55,7 +55,7 @@ class GraphEngine:
     def single(self) -> TaskNet:
         """The network for embedding: one task, any number of images."""
         own = self.net.last
-        return TaskNet(self.net, Cells(Shape(1, 1, 1), own.device, own.dtype))
+        return TaskNet(self.net, Cells(Shape(1, 1, 1), own.device))
 
     @cached_property
     def pool(self) -> Any:
@@ -122,7 +122,7 @@ class GraphEngine:
             return self.folded.embed(params, images)
         stacks, own = self.net.stacks, self.net.last
         with self.lock, torch.no_grad(), arithmetic(self.precision):
-            values = stacks.empty(1, own)
+            values = stacks.zeros(1, own)
             stacks.fill(values, [params])
             self.single.set(values)
             pooled = [

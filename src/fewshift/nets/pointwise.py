@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 @cache
-def _triton() -> Any:
+def triton_kernels() -> Any:
     """The module of Triton kernels, or None where there is no Triton."""
     try:
         from fewshift.nets import pointwise_triton
@@ -31,7 +31,7 @@ def fused(*alike: Tensor | None) -> Any:
     dense = x.is_contiguous(memory_format=torch.channels_last)
     if not dense or any(other is not None and other.stride() != x.stride() for other in alike):
         return None
-    return _triton()
+    return triton_kernels()
 
 
 def masked_(gradient: Tensor, activation: Tensor, more: Tensor | None = None) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,12 +25,18 @@ class Stacks:
         """Site -> its group and its row there."""
         return {site: (g, k) for g, group in enumerate(self.groups) for k, site in enumerate(group)}
 
-    def empty(
-        self, tasks: int, like: Tensor, shape: Callable[[int, int], tuple[int, int]] = lambda m, n: (m, n)
-    ) -> Stack:
-        """Zeros for so many tasks, of the parameters' shapes or of others made from them."""
+    def zeros(self, tasks: int, like: Tensor, *, square: bool = False, blank: bool = False) -> Stack:
+        """Zeros for so many tasks; or whatever is there, if `blank`. `square`: matrices for the left side."""
+        make = torch.empty if blank else torch.zeros
         return tuple(
-            torch.zeros(len(group), tasks, *shape(*size), dtype=like.dtype, device=like.device)
+            make(
+                len(group),
+                tasks,
+                size[0],
+                size[0] if square else size[1],
+                dtype=like.dtype,
+                device=like.device,
+            )
             for group, size in zip(self.groups, self.shapes, strict=True)
         )
 

@@ -7,7 +7,7 @@ pushed away, so that a handful of graphs serve every task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -42,20 +42,13 @@ def cell_losses(
     members = one_hot * known[..., None]
     totals = cells.total(members.sum(dim=1, keepdim=True))  # (tasks, 1, way)
     sums = cells.total(members.mT @ features)  # (tasks, way, d)
-    centres = _spread(unit(sums / totals.mT.clamp_min(1.0)), cells)
-    logits = SCALE * (unit(features) @ centres.mT) + _spread(far[:, None], cells)
+    centres = cells.spread(unit(sums / totals.mT.clamp_min(1.0)))
+    logits = SCALE * (unit(features) @ centres.mT) + cells.spread(far[:, None])
     losses = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").view_as(asked)
     right = (logits.detach().argmax(dim=-1) == labels).to(asked.dtype)
     values = torch.stack([losses * asked, right * asked, asked], dim=-1).sum(dim=1, keepdim=True)
     loss, accuracy, count = cells.total(values)[:, 0].unbind(dim=-1)
     return loss / count.clamp_min(1.0), accuracy / count.clamp_min(1.0)
-
-
-def _spread(values: Tensor, cells: Cells) -> Tensor:  # (tasks, m, n) -> (cells, m, n)
-    """Like `Cells.spread`, by a product, whose derivative repeats to the bit."""
-    if cells.shape.one_each:
-        return values
-    return (cells.members.T @ values.flatten(1)).view(-1, *values.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -78,14 +71,14 @@ class StaticBatch:
     def __init__(self, net: FrozenNet, shape: Shape, pixels: tuple[int, int], precision: Precision) -> None:
         own = net.last  # its type and device are those of everything but activations
         self.frozen, self.shape, self.precision = net, shape, precision
-        self.cells = Cells(shape, own.device, own.dtype)
+        self.cells = Cells(shape, own.device)
         self.net = TaskNet(net, self.cells)
         empty = torch.zeros(shape.images, 3, *pixels, dtype=own.dtype, device=own.device)
         self.images = empty.contiguous(memory_format=torch.channels_last)
         self.labels = torch.zeros(shape.cells, shape.cell, dtype=torch.int64, device=own.device)
         self.rows = torch.zeros(2, shape.cells, shape.cell, dtype=own.dtype, device=own.device)
         self.far = torch.zeros(shape.tasks, MAX_WAY, dtype=own.dtype, device=own.device)
-        self.params = net.stacks.empty(shape.tasks, own)
+        self.params = net.stacks.zeros(shape.tasks, own)
         self.head = self.fresh_head()
         self.losses = torch.zeros(shape.tasks, dtype=own.dtype, device=own.device)
         self.accuracies = torch.zeros_like(self.losses)
@@ -138,7 +131,8 @@ class StaticBatch:
         """Back from the pooled activations to the parameters."""
         with torch.enable_grad(), arithmetic("float32"):
             pooled.requires_grad_()
-            last = self.cells.spread(self.frozen.stacks.site(self.params, LAST)).detach().requires_grad_()
+            last = self.cells.spread(self.frozen.stacks.site(self.params, LAST)).detach()
+            last.requires_grad_()
             losses, accuracies = self.objective(pooled, last)
             at_pooled, at_last = torch.autograd.grad(losses.sum(), (pooled, last))
         self.losses.copy_(losses.detach())
@@ -169,12 +163,13 @@ class StaticStep(StaticBatch):
         own = net.last
         self.rule = at_rate_one(rule, len(self.params))
         self.rates = tuple(values.new_zeros(*values.shape[:2], 1, 1) for values in self.params)
-        square: Callable[[int, int], tuple[int, int]] = lambda m, n: (m, m)  # noqa: E731
-        self.matrices = None if rule.preconditioner is None else net.stacks.empty(shape.tasks, own, square)
+        self.matrices = (
+            None if rule.preconditioner is None else net.stacks.zeros(shape.tasks, own, square=True)
+        )
         self.state = [
-            net.stacks.empty(shape.tasks, own) for _ in range(2 if isinstance(rule, Adadelta) else 0)
+            net.stacks.zeros(shape.tasks, own) for _ in range(2 if isinstance(rule, Adadelta) else 0)
         ]
-        self.summed = net.stacks.empty(shape.tasks, own)  # Σ_t g_t
+        self.summed = net.stacks.zeros(shape.tasks, own)  # Σ_t g_t
         self.history = torch.zeros(steps, shape.tasks, dtype=own.dtype, device=own.device)
         self.numbers = torch.arange(steps, device=own.device)
         self.taken = torch.zeros(1, dtype=torch.int64, device=own.device)

@@ -2,7 +2,7 @@
 
 `TaskNet` runs the images of one task or of many (see `cells`) under their adapters, and gives the adapters'
 gradients by hand. For one task the adapters are folded into the kernels. Many tasks share the frozen kernels,
-and each one's adapters are a batched matrix product beside the convolution, whose result the convolution adds.
+and each one's adapters are a batched matrix product beside the convolution, which adds its result.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fewshift.nets.adapters import LAST
 from fewshift.nets.backbone import Backbone
+from fewshift.nets.branch import branched
 from fewshift.nets.cells import Cells
 from fewshift.nets.folded import Folded, channels_last, channels_second, fold
 from fewshift.nets.folded_block import fold_block
@@ -23,8 +24,6 @@ from fewshift.nets.pointwise import masked_
 from fewshift.nets.resnet import ResNet18, block_names
 from fewshift.nets.stacks import Stack, Stacks, stacks_of
 
-MULTIPROCESSORS = 132  # of the GPUs this is tuned for; only the speed depends on it
-TILE = 128  # rows and columns of a product that one multiprocessor takes
 TOP = 16.0  # where the largest 16-bit gradient of a cell starts: far from overflow and from underflow
 
 
@@ -125,7 +124,7 @@ class TaskNet:
         self.net, self.cells, self.folds = net, cells, cells.shape.tasks == 1
         by_site = {conv.site: conv for conv in net.convs}
         self.kernels = {site: conv.kernel for site, conv in by_site.items()}
-        self.branches: dict[str, Tensor] = {}  # site -> (cells, out, in)
+        self.branches: dict[str, Tensor] = {}  # site -> (tasks, out, in)
         self.scales, self.centres, self.folded = [], [], []
         for group in net.stacks.groups:
             convs = [by_site[site] for site in group if site != LAST]
@@ -148,17 +147,16 @@ class TaskNet:
             torch.addcmul(centre, scale[:, 0], adapters, out=kernels[..., 1, 1])
         # The first convolution's frozen response is cached, so its adapter stays beside it.
         first = (self.scales[0][0] * params[0][0]).to(self.net.dtype)
-        self.branches = {self.net.blocks[0].first.site: self.cells.spread(first)}
+        self.branches = {self.net.blocks[0].first.site: first}
 
-    def scaled(self, params: Stack) -> dict[str, Tensor]:  # -> site -> (cells, out, in)
-        """diag(s) A for every cell, in the activations' type."""
+    def scaled(self, params: Stack) -> dict[str, Tensor]:  # -> site -> (tasks, out, in)
+        """diag(s) A for every task, in the activations' type."""
         found: dict[str, Tensor] = {}
         for values, scale, group in zip(params, self.scales, self.net.stacks.groups, strict=True):
             adapters = values[: len(scale)]
             scaled = torch.empty(adapters.shape, dtype=self.net.dtype, device=adapters.device)
             torch.mul(scale, adapters, out=scaled)
-            spread = self.cells.spread(scaled, 1)
-            found |= {site: spread[k] for k, site in enumerate(group[: len(scale)])}
+            found |= {site: scaled[k] for k, site in enumerate(group[: len(scale)])}
         return found
 
     def head(self, images: Tensor) -> Head:  # (n, 3, h, w)
@@ -172,7 +170,7 @@ class TaskNet:
         """Pooled activations in the weights' type, and what the derivative needs if that is to be kept."""
         first = self.net.blocks[0]
         adapter = self.branches[first.first.site].mT
-        middle = torch.baddbmm(self.rows(head.response), self.rows(head.x), adapter).relu_()
+        middle = branched(self.rows(head.x), adapter, self.cells, self.rows(head.response), rectify=True)
         kept = [self._finish(first, head.x, head.x, as_images(middle, head.response))]
         for block in self.net.blocks[1:]:
             x = kept[-1].output
@@ -184,7 +182,7 @@ class TaskNet:
     def backward(self, gradient: Tensor, kept: list[Kept]) -> Stack:
         """The adapters' gradients, (k, tasks, out, in) for each group, zero for `last`; `kept` is used up."""
         delta, shrunk = self._top(gradient, kept[-1].output)
-        found = self.net.stacks.empty(self.cells.shape.cells, self.net.last)
+        found = self.net.stacks.zeros(self.cells.shape.cells, self.net.last, blank=True)
         for place in reversed(range(len(kept))):
             below = kept[place - 1].output if place else None
             upstream = self._block_gradients(self.net.blocks[place], delta, kept.pop(), below, found)
@@ -194,11 +192,7 @@ class TaskNet:
 
     def collected(self, found: Stack, shrunk: Tensor | None) -> Stack:
         """Gradients of cells to gradients of tasks in the adapters' own coordinates: diag(s) δᵀx."""
-        if shrunk is not None and self.cells.shape.one_each:
-            found = tuple(values.mul_(shrunk[:, None, None]) for values in found)
-        members = None if shrunk is None else self.cells.members * shrunk
-        if not self.cells.shape.one_each:
-            found = tuple(self.cells.collect(values, members) for values in found)
+        found = tuple(self.cells.totals(values, shrunk) for values in found)
         for values, scale in zip(found, self.scales, strict=True):
             values[: len(scale)].mul_(scale)
         return found
@@ -210,11 +204,10 @@ class TaskNet:
     def _layer(self, conv: Conv, x: Tensor, read: Tensor, shortcut: Tensor | None) -> Tensor:
         """One convolution with its adapter, the shortcut and the ReLU."""
         if not self.folds:
+            like = read if shortcut is None else shortcut
+            base = None if shortcut is None else self.rows(shortcut)
             adapter = self.branches[conv.site].mT
-            if shortcut is None:
-                shortcut = as_images(torch.bmm(self.rows(read), adapter), read)
-            else:
-                shortcut = as_images(torch.baddbmm(self.rows(shortcut), self.rows(read), adapter), shortcut)
+            shortcut = as_images(branched(self.rows(read), adapter, self.cells, base), like)
         return convolved(x, self.kernels[conv.site], conv.bias, shortcut, conv.stride)
 
     def _finish(self, block: Block, x: Tensor, read: Tensor, middle: Tensor) -> Kept:
@@ -228,15 +221,25 @@ class TaskNet:
     ) -> Tensor | None:
         """Put the adapters' gradients into `found`; the gradient before the ReLU below, if there is one."""
         self.centre_gradient(block.second.site, delta, kept.middle, found)
-        inner = masked_(self.through(block.second, delta, kept.middle), kept.middle)
+        inner = self.below(block.second, delta, kept.middle)
         self.centre_gradient(block.first.site, inner, kept.read, found)
         if x is None:
             return None
-        gradient = self.through(block.first, inner, x)
         if block.projection is None:
-            return masked_(gradient, x, delta)
+            return self.below(block.first, inner, x, delta)
+        gradient = self.through(block.first, inner, x)
         self.add_strided(gradient, self.rows(delta) @ block.projection, delta, block.first.stride)
         return masked_(gradient, x)
+
+    def below(self, conv: Conv, delta: Tensor, x: Tensor, more: Tensor | None = None) -> Tensor:
+        """The gradient before the ReLU that made a convolution's input x; `more` comes to x another way."""
+        if self.folds or conv.stride > 1:
+            return masked_(self.through(conv, delta, x), x, more)
+        gradient = input_gradient(delta, x, self.kernels[conv.site], conv.stride)
+        other = None if more is None else self.rows(more)
+        adapter, rows, alive = self.branches[conv.site], self.rows(gradient), self.rows(x)
+        found = branched(self.rows(delta), adapter, self.cells, rows, other, alive, in_place=True)
+        return as_images(found, gradient)
 
     def through(self, conv: Conv, delta: Tensor, x: Tensor) -> Tensor:
         """The gradient at a convolution's input, its adapter included."""
@@ -246,8 +249,8 @@ class TaskNet:
         adapter = self.branches[conv.site]
         if conv.stride == 1:
             rows = self.rows(gradient)
-            return as_images(rows.baddbmm_(self.rows(delta), adapter), gradient)
-        self.add_strided(gradient, torch.bmm(self.rows(delta), adapter), delta, conv.stride)
+            return as_images(branched(self.rows(delta), adapter, self.cells, rows, in_place=True), gradient)
+        self.add_strided(gradient, branched(self.rows(delta), adapter, self.cells), delta, conv.stride)
         return gradient
 
     def add_strided(self, gradient: Tensor, rows: Tensor, like: Tensor, stride: int) -> None:
@@ -257,23 +260,15 @@ class TaskNet:
     def centre_gradient(
         self, site: str, delta: Tensor, read: Tensor, found: Stack, add: bool = False
     ) -> None:
-        """δᵀx of each cell, cut into so many products that all multiprocessors have work."""
+        """δᵀx of each cell."""
         target = self.net.stacks.site(found, site)  # (cells, out, in)
-        shape = self.cells.shape
-        tiles = -(-target.shape[1] // TILE) * -(-target.shape[2] // TILE) * shape.cells
-        cuts = _divisor(shape.cell, -(-MULTIPROCESSORS // tiles))
-        first, second = (channels_last(t).reshape(shape.cells * cuts, -1, t.shape[1]) for t in (delta, read))
-        if cuts == 1 and not add:
-            wide_product(first.mT, second, out=target)
-            return
-        parts = wide_product(first.mT, second).view(shape.cells, cuts, *target.shape[1:])
         if add:
-            target += parts.sum(dim=1)
+            target += wide_product(self.rows(delta).mT, self.rows(read))
         else:
-            torch.sum(parts, dim=1, out=target)
+            wide_product(self.rows(delta).mT, self.rows(read), out=target)
 
     def _top(self, gradient: Tensor, output: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The pooled activations' gradient at the pixels; in 16 bits scaled for each cell, and by how much."""
+        """The pooled activations' gradient at the pixels; in 16 bits scaled by cell, and by how much."""
         if self.net.dtype != torch.float16:
             return self.spread_out(gradient, output), None
         by_cell = gradient.view(self.cells.shape.cells, -1)
@@ -297,8 +292,3 @@ def read_at(x: Tensor, stride: int) -> Tensor:  # (n, c, h, w) -> (n, c, h', w')
     if stride == 1:
         return x
     return channels_second(channels_last(x)[:, ::stride, ::stride].contiguous())
-
-
-def _divisor(number: int, wanted: int) -> int:
-    """The smallest divisor that is not below the wanted one."""
-    return next(d for d in range(1, number + 1) if number % d == 0 and (d >= wanted or d == number))
