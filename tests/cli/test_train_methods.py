@@ -91,6 +91,7 @@ TINY = ("--updates", 2, "--tasks-per-update", 2, "--code", 4)
 TEMPLATE = ("--updates", 2, "--sets-per-update", 2, "--set-size", 4, "--blender-updates", 2, "--code", 4)
 
 
+@pytest.mark.slow
 def test_from_pictures_to_a_table(fewshift: Fewshift, backbone: Path, records: Path, tmp_path: Path) -> None:
     kits = [backbone, *(tmp_path / f"{name}.kit" for name in ("x", "u", "f", "c", "t"))]
     stages = {
