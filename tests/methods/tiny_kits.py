@@ -110,6 +110,14 @@ def with_flute(kit: Kit) -> Kit:
     return kit.with_(parts={**kit.parts, "flute": part})
 
 
+def with_bohb(kit: Kit) -> Kit:
+    """Another extractor of the same shape."""
+    noisy = {
+        name: tensor * (1 + 0.1 * torch.rand_like(tensor)) for name, tensor in kit.backbone.frozen.items()
+    }
+    return kit.with_(parts={**kit.parts, "bohb": Part(noisy, {"best": 0, "trials": []})})
+
+
 FILLERS: tuple[Callable[[Kit], Kit], ...] = (
     with_preconditioners,
     with_starts,
@@ -117,6 +125,7 @@ FILLERS: tuple[Callable[[Kit], Kit], ...] = (
     with_rates,
     with_policy,
     with_maml,
+    with_bohb,
     with_extractors,
     with_modulators,
     with_flute,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.train_bohb import bohb
 from fewshift.cli.train_maml import maml
 from fewshift.cli.train_modulation import cnaps, flute, trim
 from fewshift.cli.train_options import (
@@ -292,3 +293,4 @@ train.command()(flute)
 train.command()(cnaps)
 train.command()(trim)
 train.command()(maml)
+train.command()(bohb)

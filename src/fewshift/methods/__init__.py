@@ -15,6 +15,10 @@ from typing import Protocol
 from fewshift.methods.about import About
 from fewshift.methods.alfa import ABOUT as ALFA
 from fewshift.methods.alfa import build as alfa
+from fewshift.methods.bohb import ABOUT as BOHB
+from fewshift.methods.bohb import ABOUT_LOGISTIC as BOHB_LOGISTIC
+from fewshift.methods.bohb import build as bohb
+from fewshift.methods.bohb import build_logistic as bohb_logistic
 from fewshift.methods.fine_tune import ABOUT as FINE_TUNE
 from fewshift.methods.fine_tune import ABOUT_NORMS as NORM_TUNE
 from fewshift.methods.fine_tune import build as fine_tune
@@ -93,6 +97,8 @@ __all__ = [
     "About",
     "Builder",
     "alfa",
+    "bohb",
+    "bohb_logistic",
     "fine_tune",
     "flute",
     "gap",
@@ -174,6 +180,8 @@ METHODS: Mapping[str, Builder] = {
     "flute": flute,
     "simple_cnaps": simple_cnaps,
     "trim": trim,
+    "bohb": bohb,
+    "bohb_logistic": bohb_logistic,
 }
 
 ABOUT: Mapping[str, About] = {
@@ -212,4 +220,6 @@ ABOUT: Mapping[str, About] = {
     "flute": FLUTE,
     "simple_cnaps": SIMPLE_CNAPS,
     "trim": TRIM,
+    "bohb": BOHB,
+    "bohb_logistic": BOHB_LOGISTIC,
 }
