@@ -14,7 +14,7 @@ from fewshift.nets.kit import Kit
 
 
 def kit_fingerprint(kit: Kit) -> str:
-    """A short hash of all that a method may be built from: weights, roots, starts, classifier, settings."""
+    """A short hash of all that a method may be built from: weights, roots, starts, classifier, parts, settings."""
     settings = {
         "backbone": kit.backbone.fingerprint(),
         "images": asdict(kit.images),
@@ -27,6 +27,7 @@ def kit_fingerprint(kit: Kit) -> str:
         "roots": kit.preconditioners.roots if kit.preconditioners else {},
         "starts": kit.starts.values if kit.starts else {},
         "classifier": kit.classifier.state_dict() if kit.classifier else {},
+        **{f"part {name}": part.tensors for name, part in sorted(kit.parts.items())},
     }
     for part, tensors in parts.items():
         for name, tensor in sorted(tensors.items()):
