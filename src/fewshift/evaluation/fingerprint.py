@@ -14,7 +14,7 @@ from fewshift.nets.kit import Kit
 
 
 def kit_fingerprint(kit: Kit) -> str:
-    """A short hash of all that a method may be built from: weights, roots, starts, classifier, parts, settings."""
+    """A short hash of all that a method may be built from: weights, what was learned for them, settings."""
     settings = {
         "backbone": kit.backbone.fingerprint(),
         "images": asdict(kit.images),
