@@ -58,10 +58,11 @@ def test_published_settings_are_those_of_the_method(small_kit: Kit, pictures: Pi
 def test_a_folder_a_class_and_the_same_images_by_path_fit_equally(kit_file: Path, folder: Path) -> None:
     by_folder = fs.FewShotClassifier(kit=kit_file).fit(folder)
     files = sorted(folder.glob("*/*.png"), key=lambda f: (f.parent.name, f.name))
-    by_path = fs.FewShotClassifier(kit=str(kit_file)).fit([str(f) for f in files], [f.parent.name for f in files])
+    names = [f.parent.name for f in files]
+    by_path = fs.FewShotClassifier(kit=str(kit_file)).fit([str(f) for f in files], names)
     assert by_folder.classes_.tolist() == ["shape 0", "shape 1", "shape 2"]
     assert (by_folder.predict_proba(files) == by_path.predict_proba(files)).all()
-    assert by_folder.score(folder) == by_path.score(files, [f.parent.name for f in files])
+    assert by_folder.score(folder) == by_path.score(files, names)
     assert by_folder.predict(folder).shape == (12,)  # for predictions a folder is all the files below it
 
 
@@ -104,7 +105,7 @@ def test_one_image_a_class_takes_a_few_cautious_steps(small_kit: Kit, pictures: 
     classifier = fs.FewShotClassifier(kit=small_kit).fit(*pictures(5, 1))
     assert 0 < classifier.settings_.steps < 40
     assert "one image a class" in classifier.settings_.why
-    assert 0 <= classifier.unknown_score(pictures(5, 1)[0]).min()
+    assert classifier.unknown_score(pictures(5, 1)[0]).min() >= 0
     assert classifier.support_hints_ == ()
 
 
@@ -114,7 +115,7 @@ def test_many_classes_and_unequal_ones(small_kit: Kit, pictures: Pictures) -> No
     classifier = fs.FewShotClassifier(kit=small_kit).fit(images + more, labels + names)
     assert len(classifier.classes_) == 60
     assert sorted(set(classifier.fitted_.counts)) == [1, 6]
-    assert classifier.settings_.steps in STOPS
+    assert classifier.settings_.steps in (0, *STOPS, 40)
 
 
 def test_coefficients_are_the_kits_domains(fitted: fs.FewShotClassifier) -> None:

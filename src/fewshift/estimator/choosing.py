@@ -1,30 +1,37 @@
 """How far to adapt, without the oracle: from held-out support images where there are any.
 
-The rates are those that validation chose for the kit, between seen and unseen by the coefficients. How many
-steps of them pay is read from the support set itself. Where no class has two images nothing can be held out,
-and a few cautious steps are taken.
+The published methods have two pairs of rates, a gentle one for domains that were trained on and a strong one
+for others, and are told which to take. Here the coefficients say which to expect, and held-out support images
+may overrule them: both pairs are tried for half of the steps on each half of the support set. They also say
+when to stop, and whether to adapt at all. Few images say little, so each verdict has to be clear by its own
+standard error; else what is known from validation stands.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal, TypeAlias
+
+from torch import Tensor
 
 from fewshift.errors import FewshiftError
 from fewshift.estimator.fitted import Settings
 from fewshift.estimator.recipes import STEPS, Recipe
 from fewshift.estimator.temperature import calibrated_losses
 from fewshift.estimator.trials import Fold, HeldOut, halves, held_out_along
+from fewshift.methods.rates import Pair
 from fewshift.nets.engine import Engine
 from fewshift.types import Task
 
 Mode: TypeAlias = Literal["auto", "published"]
 MODES: tuple[Mode, ...] = ("auto", "published")
-STOPS = (0, 5, 10, 20, 40)
-ONE_SHOT_STEPS = 10
-PATIENCE = 2  # times the best number of steps so far
-LEAST_GAIN = 0.0  # of the held-out loss
+TRIED = STEPS // 2  # steps of a trial: who is ahead then is ahead at the end
+STOPS = (5, 10, TRIED)
+ONE_SHOT_STEPS = STEPS // 2
+CLEAR = 1.0  # standard errors by which a verdict of the held-out images must stand out
 
 
 @dataclass(frozen=True)
@@ -36,10 +43,10 @@ class Choice:
 
 
 def planned_steps(plan: Recipe, mode: str) -> int:
-    """At most so many steps, for a progress bar."""
+    """At most so many steps of the whole support set, for a progress bar."""
     if not plan.start:
         return 0
-    return STEPS if mode == "published" else 3 * STEPS
+    return STEPS if mode == "published" else STEPS + 4 * TRIED
 
 
 def choose(
@@ -48,20 +55,19 @@ def choose(
     """Rates and steps for this task."""
     if mode not in MODES:
         raise FewshiftError(f"settings is {mode!r}: choose one of {', '.join(MODES)}")
-    folds = halves(task.support.labels, seed)
+    if isinstance(seed, bool) or not isinstance(seed, Integral):
+        raise FewshiftError(f"seed is {seed!r}: give a whole number")
+    folds = halves(task.support.labels, int(seed))
     if not plan.start:
-        settings = Settings((0.0, 0.0), 0, "ncc adapts nothing")
-        return Choice(settings, _frozen(plan, engine, task, folds))
+        frozen = None if folds is None else _frozen(plan, engine, task, folds)
+        return Choice(Settings((0.0, 0.0), 0, "ncc adapts nothing"), frozen)
     if mode == "published":
-        rates = (plan.published.adapters, plan.published.last)
-        settings = Settings(
-            rates, STEPS, "the published rates and steps, the oracle replaced by coefficients"
+        return Choice(
+            _settings(plan.published, STEPS, "as published, the oracle replaced by coefficients"), None
         )
-        return Choice(settings, None)
-    rates = (plan.tuned.adapters, plan.tuned.last)
     if folds is None:
-        why = "one image a class: nothing can be held out, so a few cautious steps"
-        return Choice(Settings(rates, ONE_SHOT_STEPS, why), None)
+        why = "one image a class: nothing can be held out, so half of the published steps"
+        return Choice(_settings(_expected(plan)[1], ONE_SHOT_STEPS, why), None)
     return _by_held_out(plan, engine, task, folds, tick)
 
 
@@ -69,30 +75,65 @@ def _by_held_out(
     plan: Recipe, engine: Engine, task: Task, folds: tuple[Fold, Fold], tick: Callable[[], None]
 ) -> Choice:
     frozen = _frozen(plan, engine, task, folds)
-    assert frozen is not None
-    best, best_steps = frozen, -1
-    lowest = first = float(calibrated_losses(frozen).mean())
-    along = held_out_along(engine, task, folds, plan.start, lambda: plan.update(plan.tuned), STOPS, tick)
-    for steps, found in along:
-        loss = float(calibrated_losses(found).mean())
-        if loss < lowest - LEAST_GAIN:
-            best, best_steps, lowest = found, steps, loss
-        elif steps >= PATIENCE * max(best_steps, STOPS[1]):
-            break  # it has been getting worse for as long as it had got better
-    rates = (plan.tuned.adapters, plan.tuned.last)
-    said = f"{len(frozen.labels)} held-out support images: loss {first:.3f} without adaptation"
-    if best_steps < 0:
-        return Choice(Settings((0.0, 0.0), 0, f"{said}, no better with it", frozen=True), frozen)
-    why = f"{said}, {lowest:.3f} after {best_steps} steps"
-    return Choice(Settings(rates, best_steps, why), best)
+    name, pair = _expected(plan)
+    curve = _curve(plan, engine, task, folds, pair, tick)
+    found, steps = _stopped(curve)
+    if plan.gentle != plan.strong:
+        other_name, other_pair = ("strong", plan.strong) if name == "gentle" else ("gentle", plan.gentle)
+        other_curve = _curve(plan, engine, task, folds, other_pair, tick)
+        other, other_steps = _stopped(other_curve)
+        if clearly_better(calibrated_losses(other), calibrated_losses(found)):
+            name, pair, found, steps = other_name, other_pair, other, other_steps
+    count, before, after = (
+        len(frozen.labels),
+        float(calibrated_losses(frozen).mean()),
+        float(calibrated_losses(found).mean()),
+    )
+    said = f"{count} held-out support images: loss {before:.3f} without adaptation, {after:.3f} with"
+    if clearly_better(calibrated_losses(frozen), calibrated_losses(found)):
+        return Choice(Settings((0.0, 0.0), 0, f"{said}, so none", frozen=True), frozen)
+    why = f"{said}; the {name} rates, {'all' if steps == STEPS else 'not all'} steps"
+    return Choice(_settings(pair, steps, why), found)
 
 
-def _frozen(plan: Recipe, engine: Engine, task: Task, folds: tuple[Fold, Fold] | None) -> HeldOut | None:
-    """The network as it is, as the first thing to beat."""
-    if folds is None:
-        return None
-    return next(held_out_along(engine, task, folds, {}, lambda: plan.update(plan.tuned), (0,), _nothing))[1]
+def clearly_better(first: Tensor, second: Tensor) -> bool:  # (h,), (h,) losses of the same images
+    """Whether the first losses are lower by more than the standard error of the difference."""
+    gain = (second - first).double()
+    if len(gain) < 2:
+        return False
+    return float(gain.mean()) > CLEAR * float(gain.std()) / math.sqrt(len(gain))
 
 
-def _nothing() -> None:
-    pass
+def _expected(plan: Recipe) -> tuple[str, Pair]:
+    """The pair that the coefficients speak for."""
+    return ("gentle", plan.gentle) if plan.familiarity > 0.5 else ("strong", plan.strong)
+
+
+def _curve(
+    plan: Recipe,
+    engine: Engine,
+    task: Task,
+    folds: tuple[Fold, Fold],
+    pair: Pair,
+    tick: Callable[[], None],
+) -> list[tuple[int, HeldOut]]:
+    return list(held_out_along(engine, task, folds, plan.start, lambda: plan.update(pair), STOPS, tick))
+
+
+def _stopped(curve: list[tuple[int, HeldOut]]) -> tuple[HeldOut, int]:
+    """Where to stop: at the end, unless an earlier stop is clearly better; the end stands for all steps."""
+    best, steps = curve[-1][1], STEPS
+    for stop, found in reversed(curve[:-1]):
+        if clearly_better(calibrated_losses(found), calibrated_losses(best)):
+            best, steps = found, stop
+    return best, steps
+
+
+def _frozen(plan: Recipe, engine: Engine, task: Task, folds: tuple[Fold, Fold]) -> HeldOut:
+    """The network as it is: the first thing to beat."""
+    along = held_out_along(engine, task, folds, {}, lambda: plan.update(plan.published), (0,), lambda: None)
+    return next(along)[1]
+
+
+def _settings(pair: Pair, steps: int, why: str) -> Settings:
+    return Settings((pair.adapters, pair.last), steps, why)

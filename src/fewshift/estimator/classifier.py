@@ -61,7 +61,7 @@ class FewShotClassifier(SklearnContract, FitResults):
         classes, codes = encode(labels)
         if len(classes) < 2:
             raise FewshiftError(
-                f"all images are of the class {classes.tolist()[0]!r}: a classifier needs two at least"
+                f"there is one class only, {classes.tolist()[0]!r}: a classifier needs two at least"
             )
         opened = self._now_open = kits.open_kit(self.kit, self.device, self.engine, self.quiet)
         self._kit_name = opened.name
@@ -123,9 +123,9 @@ class FewShotClassifier(SklearnContract, FitResults):
         return self.fitted_.probabilities(self._cosines(X, track)).cpu().numpy()
 
     def decision_function(self, X: inputs.Images) -> NDArray[np.float64]:  # (n, way)
-        """The calibrated logits."""
+        """The calibrated logits; of two classes, as in scikit-learn, the second's over the first's: (n,)."""
         found: NDArray[np.float64] = (self.fitted_.scale * self._cosines(X).double()).cpu().numpy()
-        return found
+        return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
 
     def score(self, X: inputs.Images, y: Any = None) -> float:
         """The share of images that get their label; like `fit`, it takes a folder a class, too."""

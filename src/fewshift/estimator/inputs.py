@@ -58,7 +58,10 @@ def labelled_items(images: Images, labels: Any) -> tuple[list[Any], list[Hashabl
     """Single images and their labels, from both, or from a folder with a folder a class alone."""
     if labels is None:
         if not isinstance(images, str | os.PathLike):
-            raise FewshiftError("there are no labels: give them after the images, or give a folder a class")
+            raise FewshiftError(
+                "FewShotClassifier requires y to be passed, but the target y is None: "
+                "give the labels after the images, or a folder a class alone"
+            )
         files, names = folder_items(images)
         return [*files], [*names]
     items, known = [*items_of(images)], as_labels(labels)
@@ -116,13 +119,26 @@ def pixels_of(item: Any, name: str) -> Pixels:
         return decode(item, name)
     if isinstance(item, Image.Image):
         return from_picture(item, name)
-    if isinstance(item, Tensor):
-        return as_pixels(item.detach().cpu(), name)
-    if isinstance(item, np.ndarray):
-        return as_pixels(item, name)
+    if isinstance(item, Tensor | np.ndarray):
+        values = item.detach().cpu() if isinstance(item, Tensor) else item
+        return _with_alpha(values, name) if _has_alpha(values) else as_pixels(values, name)
     raise FewshiftError(
         f"{name} is of type {type(item).__name__}: give a path, a picture, an array or a tensor"
     )
+
+
+def _has_alpha(values: Any) -> bool:
+    shape = tuple(values.shape)
+    return len(shape) == 3 and 4 in (shape[0], shape[2]) and not {1, 3} & {shape[0], shape[2]}
+
+
+def _with_alpha(values: Any, name: str) -> Pixels:
+    """Four channels: the picture on white, as with files."""
+    first = values.shape[0] == 4 and (isinstance(values, Tensor) or values.shape[2] != 4)
+    both = np.asarray(values)
+    both = both if first else both.transpose(2, 0, 1)
+    parts = [as_pixels(part, name).reshape(*both.shape[1:], -1) for part in (both[:3], both[3:])]
+    return from_picture(Image.fromarray(np.concatenate(parts, axis=2)), name)
 
 
 def name_of(item: Any, place: int) -> str:

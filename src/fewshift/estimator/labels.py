@@ -13,11 +13,10 @@ from fewshift.errors import FewshiftError
 
 def as_labels(labels: Any) -> list[Hashable]:
     """The labels one by one, as Python has them; arrays, tensors and columns of tables are taken apart."""
-    if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
+    arrays = hasattr(labels, "__array__") or hasattr(labels, "tolist")
+    if isinstance(labels, str | bytes) or not (arrays or isinstance(labels, Iterable)):
         raise FewshiftError(f"the labels are {labels!r}: give a list with one label an image")
-    values = labels.tolist() if hasattr(labels, "tolist") else list(labels)
-    if not isinstance(values, list):  # an array without a dimension
-        raise FewshiftError(f"the labels are {labels!r}: give a list with one label an image")
+    values = _from_array(labels) if arrays else list(labels)
     for place, value in enumerate(values):
         _check(value, place)
     return values
@@ -53,6 +52,15 @@ def class_array(order: Sequence[Hashable]) -> NDArray[Any]:
     for place, value in enumerate(order):
         found[place] = value
     return found
+
+
+def _from_array(labels: Any) -> list[Any]:
+    values = np.asarray(labels)
+    if values.ndim == 2 and values.shape[1] == 1:  # one column of a table
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise FewshiftError(f"the labels have shape {values.shape}: give a list with one label an image")
+    return list(values.tolist())
 
 
 def _check(value: Any, place: int) -> None:

@@ -5,6 +5,7 @@ The same updates and rates as in `fewshift.methods`, taken apart so that rates a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 from fewshift.core.precond import blend_sites
 from fewshift.core.updates import Adadelta, Preconditioned, Update, site_rates
 from fewshift.errors import FewshiftError
-from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned_rates
+from fewshift.methods.build import coefficients_of, published_rates, rate_rule
 from fewshift.methods.rates import PA_RATES, TSA_RATES, BySeen, Pair
 from fewshift.nets.kit import Kit
 from fewshift.types import Task, TaskParams
@@ -31,8 +32,10 @@ class Recipe:
     method: str
     start: TaskParams
     update: Callable[[Pair], Update[Any]]
-    published: Pair  # the paper's, chosen without the oracle
-    tuned: Pair  # chosen on validation tasks where the kit has them, else the paper's
+    published: Pair  # the paper's, between its two pairs by the coefficients
+    gentle: Pair  # for domains like those trained on
+    strong: Pair  # for others
+    familiarity: float  # 0 to 1: how much the coefficients speak for the gentle pair
     coefficients: Tensor | None  # (k,)
 
 
@@ -45,13 +48,16 @@ def recipe(method: str, kit: Kit, task: Task) -> Recipe:
         )
     coefficients = coefficients_of(kit)(task.support.images)
     start = _start(method, kit, coefficients)
-    pairs = _published(method, kit)
+    published = _published(method, kit)
+    pairs = _own_images(method, kit) or published
     return Recipe(
         method,
         start,
         _updates(method, kit, start, coefficients),
-        _pair(kit, pairs, task, coefficients),
-        _pair(kit, _tuned(method, kit) or pairs, task, coefficients),
+        rate_rule(kit, published, oracle=False)(task, coefficients).rates,
+        pairs.seen,
+        pairs.unseen,
+        _familiarity(kit, task, coefficients),
         coefficients,
     )
 
@@ -84,12 +90,19 @@ def _published(method: str, kit: Kit) -> BySeen:
     return {"tsa": TSA_RATES, "pa": PA_RATES}.get(method) or published_rates(kit)
 
 
-def _tuned(method: str, kit: Kit) -> BySeen | None:
-    return tuned_rates(kit, method) if method in kit.info.get("rates", {}) else None
+def _own_images(method: str, kit: Kit) -> BySeen | None:
+    """Pairs that were chosen on small validation tasks, where the kit has them.
+
+    Those of `fewshift train rates` are for the protocol's large tasks and too hot for a handful of images.
+    """
+    found = kit.info.get("own_images", {}).get("rates", {}).get(method)
+    return found and BySeen(seen=Pair(*found["seen"]), unseen=Pair(*found["unseen"]))
 
 
-def _pair(kit: Kit, pairs: BySeen, task: Task, coefficients: Tensor | None) -> Pair:
-    return rate_rule(kit, pairs, oracle=False)(task, coefficients).rates
+def _familiarity(kit: Kit, task: Task, coefficients: Tensor | None) -> float:
+    """Where `ByCertainty` would stand between the two pairs: its own curve, read off at 0 and 1."""
+    rule = rate_rule(kit, BySeen(seen=Pair(math.e, 1.0), unseen=Pair(1.0, 1.0)), oracle=False)
+    return math.log(rule(task, coefficients).rates.adapters)
 
 
 def _check_tsp(kit: Kit) -> None:

@@ -1,0 +1,218 @@
+"""Held-out halves, the choice of rates and steps, calibration, the unknown score and hints."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import fewshift as fs
+from fewshift.core.centroids import cosine_logits, prototypes
+from fewshift.core.descent import Trajectory
+from fewshift.core.updates import Adadelta, Preconditioned
+from fewshift.estimator.choosing import STOPS, choose, clearly_better
+from fewshift.estimator.hints import support_hints
+from fewshift.estimator.recipes import recipe
+from fewshift.estimator.temperature import calibrated_scale
+from fewshift.estimator.trials import Carried, HeldOut, halves, held_out_along, leave_one_out
+from fewshift.estimator.unknown import familiar
+from fewshift.methods.rates import Pair
+from fewshift.nets.choice import choose_engine
+from fewshift.nets.engine import PlainEngine
+from fewshift.nets.kit import Kit
+from fewshift.types import Labelled, Task, TaskParams
+
+Pictures = Callable[..., tuple[list[Any], list[str]]]
+
+
+def nothing() -> None:
+    pass
+
+
+def test_halves_hold_out_every_image_once_and_keep_every_class() -> None:
+    labels = torch.tensor([0, 0, 0, 0, 0, 1, 1, 2, 3, 3, 3])
+    folds = halves(labels, seed=0)
+    assert folds is not None
+    held = torch.cat([fold.held for fold in folds]).tolist()
+    assert sorted(held) == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10]  # all but the class with one image
+    for fold in folds:
+        assert set(labels[fold.kept].tolist()) == {0, 1, 2, 3}
+        assert not set(fold.kept.tolist()) & set(fold.held.tolist())
+    again = halves(labels, seed=0)
+    assert again is not None
+    assert torch.equal(again[0].held, folds[0].held)
+    assert any(
+        not torch.equal(other[0].held, folds[0].held) for s in range(1, 6) if (other := halves(labels, s))
+    )
+    assert halves(torch.arange(5), seed=0) is None
+
+
+def test_large_sets_are_tried_on_a_part() -> None:
+    folds = halves(torch.arange(5).repeat(100), seed=0, most=50)
+    assert folds is not None
+    assert sum(len(fold.held) for fold in folds) == 50
+
+
+@pytest.mark.parametrize("kind", ["adadelta", "preconditioned"])
+def test_a_descent_in_parts_is_the_descent(small_kit: Kit, kind: str) -> None:
+    images = torch.randn(6, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    task = Task(Labelled(images, torch.arange(6) % 2), 2)
+    start = small_kit.backbone.init()
+    rates = dict.fromkeys(start, 0.05)
+    rule: Any = Adadelta(rates) if kind == "adadelta" else Preconditioned(None, rates)
+    engine = PlainEngine(small_kit.backbone)
+    whole = engine.adapt(task, start, rule, 5).params
+    carried, params = Carried(rule, nothing), start
+    for steps in (2, 3):
+        params = engine.adapt(task, params, carried, steps).params
+    for site, value in whole.items():
+        assert torch.equal(params[site], value)
+
+
+def test_held_out_cosines_are_those_of_prototypes_that_never_saw_them(small_kit: Kit) -> None:
+    engine = PlainEngine(small_kit.backbone)
+    images = torch.randn(8, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    task = Task(Labelled(images, torch.arange(8) % 2), 2)
+    folds = halves(task.support.labels, 0)
+    assert folds is not None
+    found = dict(held_out_along(engine, task, folds, {}, lambda: Preconditioned(None, {}), (0,), nothing))[0]
+    features = small_kit.backbone.embed(images)
+    for row, place in enumerate(found.places.tolist()):
+        kept = next(fold.kept for fold in folds if place in fold.held)
+        centres = prototypes(features[kept], task.support.labels[kept], 2)
+        torch.testing.assert_close(
+            found.cosines[row], cosine_logits(features[place : place + 1], centres, 1.0)[0]
+        )
+
+
+def test_leave_one_out_leaves_exactly_one_out() -> None:
+    features = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([0, 0, 0, 1, 1, 1, 2])
+    found = leave_one_out(features, labels, 3)
+    assert found.places.tolist() == [0, 1, 2, 3, 4, 5]
+    for row, place in enumerate(found.places.tolist()):
+        rest = torch.tensor([i for i in range(7) if i != place])
+        centres = prototypes(features[rest], labels[rest], 3)
+        torch.testing.assert_close(
+            found.cosines[row], F.normalize(features[place], dim=0) @ F.normalize(centres).T
+        )
+
+
+class Scripted:
+    """An engine whose features, and so whose held-out losses, follow a script of the steps taken."""
+
+    def __init__(self, kit: Kit, quality: Callable[[float], float], way: int) -> None:
+        self.backbone, self.quality, self.way = kit.backbone, quality, way
+        self.name = self.reason = "scripted"
+
+    def adapt(self, task: Task, start: TaskParams, update: Any, steps: int) -> Trajectory:
+        rate = update.update.rates["last"]
+        return Trajectory({"last": start["last"] + steps * rate}, torch.zeros(steps))
+
+    def embed(self, params: TaskParams, images: Tensor) -> Tensor:
+        moved = float(params["last"].mean()) if params else 0.0
+        own = images[:, 0, 0, 0].long()
+        noise = torch.randn(
+            len(images), self.way, generator=torch.Generator().manual_seed(int(own.sum()) % 7)
+        )
+        return F.one_hot(own, self.way).float() * self.quality(moved) + 0.3 * noise
+
+
+@pytest.mark.parametrize(
+    ("quality", "wanted"),
+    [
+        (lambda moved: 1.0 + moved / 10, "strong"),  # the farther the better
+        (lambda moved: 1.0 if moved == 0 else 0.05, "frozen"),  # any step hurts
+        (lambda moved: 1.0 if moved == 0 else 1.5 if moved <= 3 else 0.2, "gentle"),
+    ],
+)
+def test_the_choice_follows_the_held_out_images(
+    small_kit: Kit, quality: Callable[[float], float], wanted: str
+) -> None:
+    way = 4
+    labels = torch.arange(40) % way
+    task = Task(Labelled(labels.float()[:, None, None, None].expand(-1, 3, 4, 4), labels), way)
+    plan = recipe("gd", small_kit, task)
+    plan = replace(
+        plan, start={"last": torch.zeros(1)}, gentle=Pair(0.0, 0.1), strong=Pair(0.0, 1.0), familiarity=0.4
+    )
+    choice = choose(plan, Scripted(small_kit, quality, way), task, "auto", 0, nothing)
+    settings = choice.settings
+    found = "frozen" if settings.frozen else "strong" if settings.rates[1] == 1.0 else "gentle"
+    assert found == wanted
+    assert "40 held-out support images" in settings.why
+    assert choice.evidence is not None
+    if wanted != "frozen":
+        assert settings.steps in (*STOPS, 40)
+
+
+def test_the_coefficients_choose_where_nothing_can_be_held_out(small_kit: Kit) -> None:
+    task = Task(Labelled(torch.randn(3, 3, 32, 32), torch.arange(3)), 3)
+    plan = recipe("tsp", small_kit, task)
+    engine = choose_engine(small_kit.backbone)
+    for familiarity, pair in ((0.9, plan.gentle), (0.1, plan.strong)):
+        choice = choose(replace(plan, familiarity=familiarity), engine, task, "auto", 0, nothing)
+        assert choice.settings.rates == tuple(pair)
+        assert choice.evidence is None
+
+
+def test_a_verdict_needs_more_than_its_standard_error() -> None:
+    noise = torch.randn(50, generator=torch.Generator().manual_seed(0))
+    assert clearly_better(torch.zeros(50), torch.full((50,), 0.1))
+    assert not clearly_better(torch.zeros(50), noise - noise.mean() + 0.01)
+    assert not clearly_better(torch.full((50,), 0.1), torch.zeros(50))
+    assert not clearly_better(torch.zeros(1), torch.ones(1))
+
+
+def _held_out(count: int, scale: float, way: int = 5) -> HeldOut:
+    """Images whose labels are drawn from the softmax of their cosines at this scale."""
+    generator = torch.Generator().manual_seed(0)
+    cosines = torch.rand(count, way, generator=generator)
+    labels = torch.multinomial((scale * cosines).softmax(1), 1, generator=generator)[:, 0]
+    return HeldOut(cosines, labels, torch.arange(count))
+
+
+@pytest.mark.parametrize("scale", [5.0, 10.0, 30.0])
+def test_calibration_finds_the_scale_that_made_the_labels(scale: float) -> None:
+    assert calibrated_scale(_held_out(3000, scale)) == pytest.approx(scale, rel=0.15)
+
+
+def test_few_images_cannot_say_certain() -> None:
+    sure = HeldOut(torch.eye(3), torch.arange(3), torch.arange(3))
+    assert calibrated_scale(sure) < 20
+
+
+def test_the_unknown_score_sets_strangers_apart(small_kit: Kit, pictures: Pictures) -> None:
+    found = HeldOut(
+        torch.tensor([[0.8, 0.1], [0.1, 0.7], [0.75, 0.0]]), torch.tensor([0, 1, 0]), torch.arange(3)
+    )
+    near = familiar(found)
+    assert near.mean == pytest.approx(0.75)
+    scores = near.scores(torch.tensor([[0.75, 0.0], [0.2, 0.1], [0.99, 0.0], [near.below, 0.0]]))
+    assert scores[0] == pytest.approx(0.5, abs=1e-6)
+    assert scores[1] > near.limit > scores[0] > scores[2]
+    assert scores[3] == pytest.approx(near.limit, abs=1e-6)
+    classifier = fs.FewShotClassifier(kit=small_kit, method="ncc").fit(*pictures(3, 5))
+    own = classifier.unknown_score(pictures(3, 5, first=12)[0])
+    noise = classifier.unknown_score(
+        np.random.default_rng(0).integers(0, 255, (15, 32, 32, 3)).astype(np.uint8)
+    )
+    assert own.mean() < noise.mean()
+    assert (
+        classifier.is_unknown(pictures(3, 5)[0]) == (classifier.unknown_score(pictures(3, 5)[0]) > 0.95)
+    ).all()
+
+
+def test_hints_ask_for_two_opinions_where_there_are_two() -> None:
+    cosines = torch.tensor([[0.2, 0.9], [0.9, 0.1], [0.6, 0.5]])
+    first = HeldOut(cosines, torch.tensor([0, 0, 1]), torch.arange(3))
+    names, classes = ["a.png", "b.png", "c.png"], ["cat", "dog"]
+    assert [hint.name for hint in support_hints(first, names, classes)] == ["a.png", "c.png"]
+    second = HeldOut(torch.tensor([[0.3, 0.8], [0.2, 0.7]]), torch.tensor([0, 1]), torch.tensor([0, 2]))
+    (hint,) = support_hints(first, names, classes, second)
+    assert (hint.name, hint.label, hint.nearer_to) == ("a.png", "cat", "dog")
+    assert hint.margin == pytest.approx(0.7)

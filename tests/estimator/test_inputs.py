@@ -1,0 +1,243 @@
+"""Images of every kind are read alike, and what is no image is refused by a sentence."""
+
+import io
+import re
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import fewshift as fs
+from fewshift.data.pixels import PROTOCOL_84
+from fewshift.estimator.inputs import items_of, read
+from fewshift.estimator.labels import as_labels, class_array, encode
+from fewshift.nets.kit import Kit
+
+Pictures = Callable[..., tuple[list[Any], list[str]]]
+
+
+@pytest.fixture
+def picture(pictures: Pictures) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    return np.ascontiguousarray(pictures(1, 1)[0][0])
+
+
+def test_paths_pictures_bytes_arrays_and_tensors_are_one_image(picture: Any, tmp_path: Path) -> None:
+    path = tmp_path / "one.png"
+    Image.fromarray(picture).save(path)
+    channels_first = picture.transpose(2, 0, 1)
+    kinds = [
+        path,
+        str(path),
+        Image.fromarray(picture),
+        Image.open(path),
+        path.read_bytes(),
+        picture,
+        channels_first,
+        picture.astype(np.float32) / 255,
+        picture.astype(np.int64),
+        torch.from_numpy(channels_first.copy()),
+        torch.from_numpy(channels_first.copy()).double() / 255,
+    ]
+    found = read(kinds, PROTOCOL_84)
+    assert found.images.shape == (len(kinds), 3, 84, 84)
+    for image in found.images:
+        assert torch.equal(image, found.images[0])
+    assert found.names[0] == str(path)
+    assert found.names[5] == "image 5"
+
+
+def test_batches_of_arrays_and_tensors(picture: Any) -> None:
+    batch = np.stack([picture, picture[::-1]])
+    wanted = read([picture, picture[::-1]], PROTOCOL_84).images
+    for images in (batch, batch.transpose(0, 3, 1, 2), torch.from_numpy(batch.transpose(0, 3, 1, 2).copy())):
+        assert torch.equal(read(items_of(images), PROTOCOL_84).images, wanted)
+
+
+def test_columns_of_paths_and_of_pictures(picture: Any, tmp_path: Path) -> None:
+    path = tmp_path / "one.png"
+    Image.fromarray(picture).save(path)
+    column = np.empty(2, dtype=object)
+    column[:] = [str(path), Image.fromarray(picture)]
+    for images in (np.array([str(path), str(path)]), column, (p for p in (path, path))):
+        assert len(read(items_of(images), PROTOCOL_84)) == 2
+
+
+def _saved(picture: Image.Image, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, **options)
+    return buffer.getvalue()
+
+
+def test_every_mode_of_picture_becomes_rgb(picture: Any) -> None:
+    rgb = Image.fromarray(picture)
+    grey = rgb.convert("L")
+    deep = Image.fromarray(np.asarray(grey).astype(np.uint16) * 257)
+    turned = Image.Exif()
+    turned[0x0112] = 3
+    modes = {
+        "grey": grey,
+        "palette": rgb.quantize(16),
+        "alpha": rgb.convert("RGBA"),
+        "grey and alpha": grey.convert("LA"),
+        "cmyk": rgb.convert("CMYK"),
+        "16 bit": deep,
+        "1 bit": rgb.convert("1"),
+    }
+    files = {
+        "alpha file": _saved(rgb.convert("RGBA"), format="PNG"),
+        "16-bit file": _saved(deep, format="PNG"),
+        "cmyk file": _saved(rgb.convert("CMYK"), format="JPEG"),
+        "animated": _saved(rgb, format="GIF", save_all=True, append_images=[grey.convert("RGB")]),
+        "1 x 1": _saved(Image.new("RGB", (1, 1), "red"), format="PNG"),
+    }
+    found = read([*modes.values(), *files.values()], PROTOCOL_84).images
+    assert torch.isfinite(found).all()
+    assert found.min() >= -1 - 1e-5
+    assert found.max() <= 1 + 1e-5
+    by_name = dict(zip([*modes, *files], found, strict=True))
+    exact = read([rgb, grey], PROTOCOL_84).images
+    assert torch.equal(by_name["alpha"], exact[0])
+    assert torch.equal(by_name["16 bit"], exact[1])
+    upright = read([_saved(rgb, format="JPEG", quality=95)], PROTOCOL_84).images[0]
+    upside_down = read([_saved(rgb, format="JPEG", quality=95, exif=turned)], PROTOCOL_84).images[0]
+    assert (upright.flip((1, 2)) - upside_down).abs().max() < 1e-4
+    lazily = Image.open(io.BytesIO(_saved(rgb, format="JPEG", quality=95, exif=turned)))
+    assert torch.equal(read([lazily], PROTOCOL_84).images[0], upside_down)
+
+
+def test_arrays_with_alpha_are_laid_on_white(picture: Any) -> None:
+    alpha = np.full((*picture.shape[:2], 1), 100, np.uint8)
+    both = np.concatenate([picture, alpha], axis=2)
+    kinds = [
+        Image.fromarray(both),
+        both,
+        both.transpose(2, 0, 1),
+        both / 255,
+        torch.from_numpy(both.transpose(2, 0, 1).copy()),
+    ]
+    found = read(kinds, PROTOCOL_84).images
+    assert all(torch.equal(image, found[0]) for image in found)
+    assert found[0].mean() > read([picture], PROTOCOL_84).images[0].mean()
+
+
+@pytest.mark.parametrize(
+    ("images", "sentence"),
+    [
+        (np.zeros((5, 10)), "rows of numbers are no images"),
+        (np.zeros((8, 8, 3), np.uint8), "one image must stand in a list"),
+        (torch.zeros(3, 8, 8), "one image must stand in a list"),
+        (np.zeros((2, 8, 8, 5), np.uint8), r"image 0: its shape is \(8, 8, 5\)"),
+        ([np.full((8, 8, 3), 300.0)], "floats from 0 to 1"),
+        ([np.full((8, 8, 3), np.nan)], "floats from 0 to 1"),
+        ([torch.randn(3, 8, 8)], "floats from 0 to 1"),
+        ([object()], "image 0 is of type object"),
+        (3, "of type int"),
+        ([], "there are no images"),
+        ("nowhere.jpg", "nowhere.jpg: the file cannot be read"),
+        ([b"text that is no picture"], "image 0: this is no picture"),
+    ],
+)
+def test_what_is_no_image_is_refused(images: Any, sentence: str) -> None:
+    with pytest.raises(fs.FewshiftError, match=sentence):
+        read(items_of(images), PROTOCOL_84)
+
+
+def test_bad_files_are_named(tmp_path: Path, picture: Any) -> None:
+    text = tmp_path / "note.jpg"
+    text.write_text("not a picture")
+    cut = tmp_path / "cut.png"
+    cut.write_bytes(_saved(Image.fromarray(picture), format="PNG")[:60])
+    huge = tmp_path / "huge.png"
+    huge.write_bytes(_png_header(20_000, 20_000))
+    for path, what in ((text, "no picture"), (cut, "damaged or cut short"), (huge, "20,000 x 20,000 pixels")):
+        with pytest.raises(fs.FewshiftError, match=re.escape(str(path)) + ".*" + what):
+            read([path], PROTOCOL_84)
+    with pytest.raises(fs.FewshiftError, match="no images in this folder"):
+        items_of(_empty(tmp_path))
+
+
+def _empty(folder: Path) -> Path:
+    (folder / "empty").mkdir()
+    return folder / "empty"
+
+
+def _png_header(width: int, height: int) -> bytes:
+    def chunk(body: bytes) -> bytes:
+        return struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
+
+    size = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(size) + chunk(b"IDAT" + zlib.compress(b"")) + chunk(b"IEND")
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        (["a", "a", "a", "a"], "there is one class only, 'a'"),
+        (["a", "b"], "4 images and 2 labels"),
+        (["a", "b", "a", ["c"]], "label 3 is .* cannot name a class"),
+        ([1, 0, float("nan"), 0], r"label 2 is not a number"),
+        ([1, 0, True, 0], "the labels 1 and True are equal"),
+        ("abcd", "give a list with one label an image"),
+        (7, "give a list with one label an image"),
+        (None, "the target y is None"),
+    ],
+)
+def test_bad_labels_are_refused(small_kit: Kit, pictures: Pictures, labels: Any, sentence: str) -> None:
+    with pytest.raises(fs.FewshiftError, match=sentence):
+        fs.FewShotClassifier(kit=small_kit).fit(pictures(2, 2)[0], labels)
+
+
+def test_bad_folders_are_refused(small_kit: Kit, folder: Path) -> None:
+    classifier = fs.FewShotClassifier(kit=small_kit)
+    with pytest.raises(fs.FewshiftError, match="not there"):
+        classifier.fit(folder / "nowhere")
+    with pytest.raises(fs.FewshiftError, match="4 images and no class folders"):
+        classifier.fit(folder / "shape 0")
+    (folder / "hollow").mkdir()
+    with pytest.raises(fs.FewshiftError, match="'hollow' has no image"):
+        classifier.fit(folder)
+    (folder / "hollow").rmdir()
+    (folder / "Shape 0").mkdir()
+    with pytest.raises(fs.FewshiftError, match="have one name but for case"):
+        classifier.fit(folder)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"method": "magic"}, "no method 'magic'"),
+        ({"settings": "best"}, "settings is 'best'"),
+        ({"device": "abacus"}, "device 'abacus' cannot be used"),
+        ({"engine": "steam"}, "no engine 'steam'"),
+        ({"kit": "nowhere.kit"}, "no kit 'nowhere.kit'"),
+        ({"seed": "x"}, "seed is 'x'"),
+    ],
+)
+def test_bad_parameters_are_refused_at_fit(
+    small_kit: Kit, pictures: Pictures, parameters: dict[str, Any], sentence: str
+) -> None:
+    classifier = fs.FewShotClassifier(**{"kit": small_kit, **parameters})
+    with pytest.raises(fs.FewshiftError, match=sentence):
+        classifier.fit(*pictures(2, 2))
+
+
+def test_tsp_needs_its_parts(small_kit: Kit, pictures: Pictures) -> None:
+    bare = Kit(small_kit.backbone, small_kit.images)
+    with pytest.raises(fs.FewshiftError, match="needs a kit with preconditioners"):
+        fs.FewShotClassifier(kit=bare).fit(*pictures(2, 2))
+    assert fs.FewShotClassifier(kit=bare, method="tsa").fit(*pictures(2, 2)).coefficients_ == {}
+
+
+def test_labels_are_encoded_in_order() -> None:
+    classes, codes = encode(as_labels(np.array([3, 1, 3], np.int32)))
+    assert (classes.tolist(), codes) == ([1, 3], [1, 0, 1])
+    classes, codes = encode([("b",), None, ("b",)])
+    assert (classes.tolist(), codes) == ([("b",), None], [0, 1, 0])
+    assert class_array(["a\x00", "b"]).tolist() == ["a\x00", "b"]
+    assert class_array([10**30, 1]).tolist() == [10**30, 1]

@@ -1,0 +1,183 @@
+"""Saved classifiers come back bit for bit, refuse other backbones, and are never half-written."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fewshift as fs
+from fewshift.estimator.label_json import from_json, to_json
+from fewshift.nets import bundled
+from fewshift.nets.kit import Kit, save_kit
+
+Pictures = Callable[..., tuple[list[Any], list[str]]]
+
+
+@pytest.fixture(scope="module")
+def fitted(kit_file: Path, pictures: Pictures) -> fs.FewShotClassifier:
+    return fs.FewShotClassifier(kit=kit_file).fit(*pictures())
+
+
+def test_predictions_are_equal_after_loading(
+    fitted: fs.FewShotClassifier, kit_file: Path, pictures: Pictures, tmp_path: Path
+) -> None:
+    path = tmp_path / "shapes.fewshift"
+    fitted.save(path)
+    assert path.stat().st_size < kit_file.stat().st_size
+    loaded = fs.load(path, kit=kit_file)
+    query, _ = pictures(3, 5, first=9)
+    assert (loaded.predict_proba(query) == fitted.predict_proba(query)).all()
+    assert (loaded.unknown_score(query) == fitted.unknown_score(query)).all()
+    assert (loaded.predict(query) == fitted.predict(query)).all()
+    for name in ("settings_", "coefficients_", "losses_", "kit_name_"):
+        assert getattr(loaded, name) == getattr(fitted, name)
+    assert loaded.classes_.dtype == fitted.classes_.dtype
+    loaded.save(tmp_path / "again.fewshift")
+    assert (tmp_path / "again.fewshift").read_bytes() == path.read_bytes()
+    assert b"support/images" not in path.read_bytes()
+
+
+def test_the_bundled_kit_is_found_by_its_name(
+    small_kit: Kit, pictures: Pictures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundled, "KITS", tmp_path / "kits")
+    (tmp_path / "kits").mkdir()
+    save_kit(small_kit, tmp_path / "kits" / "tiny.kit")
+    classifier = fs.FewShotClassifier(method="ncc", quiet=True).fit(*pictures(2, 2))
+    assert classifier.kit_name_ == "tiny"
+    classifier.save(tmp_path / "x.fewshift")
+    query = pictures(2, 2, first=7)[0]
+    assert (fs.load(tmp_path / "x.fewshift").predict(query) == classifier.predict(query)).all()
+    (tmp_path / "kits" / "tiny.kit").unlink()
+    with pytest.raises(fs.FewshiftError, match="fitted with the kit 'tiny', which does not come with"):
+        fs.load(tmp_path / "x.fewshift")
+
+
+def test_the_default_kit_is_said_once(
+    small_kit: Kit,
+    pictures: Pictures,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(bundled, "KITS", tmp_path)
+    save_kit(small_kit, tmp_path / "said-once.kit")
+    for _ in range(2):
+        fs.FewShotClassifier(method="ncc").fit(*pictures(2, 1))
+    assert [record.getMessage() for record in caplog.records if "said-once" in record.getMessage()] == [
+        "using the kit said-once, the best on validation of those installed; kit= takes another"
+    ]
+
+
+def test_with_its_backbone_it_needs_no_kit(
+    fitted: fs.FewShotClassifier, pictures: Pictures, tmp_path: Path
+) -> None:
+    fitted.save(tmp_path / "x.fewshift", with_backbone=True)
+    query = pictures(3, 2, first=9)[0]
+    assert (fs.load(tmp_path / "x.fewshift").predict_proba(query) == fitted.predict_proba(query)).all()
+
+
+def test_another_backbone_is_refused(
+    fitted: fs.FewShotClassifier, small_kit: Kit, pictures: Pictures, tmp_path: Path
+) -> None:
+    fitted.save(tmp_path / "x.fewshift")
+    frozen = {name: value + 0.01 for name, value in small_kit.backbone.frozen.items()}
+    small = small_kit.backbone
+    other = Kit(type(small)(small.net, frozen, small.adapters), small_kit.images)
+    with pytest.raises(fs.FewshiftError, match=r"was fitted on another backbone .* give the kit small"):
+        fs.load(tmp_path / "x.fewshift", kit=other)
+
+
+def test_with_its_support_images_it_can_be_changed(
+    fitted: fs.FewShotClassifier, kit_file: Path, pictures: Pictures, tmp_path: Path
+) -> None:
+    new = pictures(4, 2)[0][6:]
+    fitted.save(tmp_path / "without.fewshift")
+    loaded = fs.load(tmp_path / "without.fewshift", kit=kit_file)
+    with pytest.raises(fs.FewshiftError, match=r"without its support images .* adapt=False"):
+        loaded.add_class("new", new)
+    with pytest.raises(fs.FewshiftError, match="without its support images"):
+        loaded.save(tmp_path / "y.fewshift", with_support=True)
+    assert not (tmp_path / "y.fewshift").exists()
+    loaded.add_class("new", new, adapt=False)
+    assert loaded.classes_.tolist()[-1] == "new"
+    loaded.remove_class("new", adapt=False)
+    assert np.allclose(loaded.predict_proba(new), fitted.predict_proba(new))
+
+    fitted.save(tmp_path / "with.fewshift", with_support=True)
+    loaded = fs.load(tmp_path / "with.fewshift", kit=kit_file)
+    kept, given = loaded._support_set, fitted._support_set
+    assert kept is not None
+    assert given is not None
+    assert (kept.images - given.images).abs().max() <= 1 / 255 + 1e-6
+    assert torch.equal(kept.labels, given.labels)
+    loaded.add_class("new", new)
+    assert loaded.predict_proba(new).shape == (2, 4)
+
+
+@pytest.mark.parametrize(
+    "label", ["a", 3, True, None, 2.5, float("inf"), (1, ("b", None)), b"\x00\xff"], ids=repr
+)
+def test_labels_in_files_come_back(label: Any) -> None:
+    found = from_json(to_json(label))
+    assert found == label
+    assert type(found) is type(label)
+
+
+def test_labels_that_no_file_can_keep_are_refused(small_kit: Kit, pictures: Pictures, tmp_path: Path) -> None:
+    images, _ = pictures(2, 1)
+    classifier = fs.FewShotClassifier(kit=small_kit, method="ncc").fit(images, [frozenset({1}), "b"])
+    with pytest.raises(fs.FewshiftError, match="of type frozenset, which a file cannot keep"):
+        classifier.save(tmp_path / "x.fewshift")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_and_other_files_are_refused(
+    fitted: fs.FewShotClassifier, kit_file: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.fewshift"
+    fitted.save(path)
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(fs.FewshiftError, match="checksum"):
+        fs.load(path, kit=kit_file)
+    path.write_bytes(content[:100])
+    with pytest.raises(fs.FewshiftError, match="no safetensors file, or it is damaged"):
+        fs.load(path, kit=kit_file)
+    with pytest.raises(fs.FewshiftError, match="no Fewshift classifier"):
+        fs.load(kit_file, kit=kit_file)
+    with pytest.raises(fs.FewshiftError, match="there is no classifier"):
+        fs.load(tmp_path / "nowhere", kit=kit_file)
+
+
+def test_what_cannot_be_written_leaves_the_old_file(
+    fitted: fs.FewShotClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(fs.FewshiftError, match="cannot be written"):
+        fitted.save(tmp_path / "missing" / "x.fewshift")
+    (tmp_path / "x.fewshift").write_bytes(b"old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(fs.FewshiftError, match="No space left on device"):
+        fitted.save(tmp_path / "x.fewshift")
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("x.fewshift", b"old")]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_predictions_are_equal_on_a_gpu(
+    fitted: fs.FewShotClassifier, kit_file: Path, pictures: Pictures, tmp_path: Path
+) -> None:
+    fitted.save(tmp_path / "x.fewshift")
+    query = pictures(3, 5, first=9)[0]
+    there = fs.load(tmp_path / "x.fewshift", kit=kit_file, device="cuda")
+    assert (there.predict(query) == fitted.predict(query)).all()
+    np.testing.assert_allclose(there.predict_proba(query), fitted.predict_proba(query), atol=1e-3)
