@@ -46,7 +46,7 @@ def compare(device: str, captured: bool, order: Literal[1, 2] = 1, starts: bool 
         Job(an_episode(n, q, way, device), matrices, start)
         for n, q, way in ((9, 6, 3), (20, 10, 5), (9, 6, 3))
     ]
-    inner = InnerLevel(order=order)
+    inner = InnerLevel(order=order, last_rate=0.3)
     graphed = GraphedBatches(backbone, captured=captured, room=48)(jobs, inner, starts=starts)
     for found, wanted in zip(graphed, OneByOne(backbone)(jobs, inner, starts=starts), strict=True):
         torch.testing.assert_close(found.loss, wanted.loss, rtol=0, atol=1e-9)

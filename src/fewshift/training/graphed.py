@@ -129,7 +129,7 @@ class GraphedBatches:
 
     @torch.no_grad()
     def _together(self, jobs: Sequence[Job], inner: InnerLevel, starts: bool) -> list[MetaGradient]:
-        rules = [Preconditioned(job.preconditioner, dict.fromkeys(job.start, inner.rate)) for job in jobs]
+        rules = [Preconditioned(job.preconditioner, inner.rates(job.start)) for job in jobs]
         asked = [_asked(job, query=False) for job in jobs]
         with self.engine.lock:
             step = self.engine.loaded(_shape(asked), asked, [job.start for job in jobs], rules)
@@ -144,9 +144,9 @@ class GraphedBatches:
             outer()
             final = _copied(step.params)
             if inner.order == 1:
-                pulls, adjoint = _pulled(inner.rate, outer.adjoint, step.summed), _copied(outer.adjoint)
+                pulls, adjoint = _pulled(step.rates, outer.adjoint, step.summed), _copied(outer.adjoint)
             else:
-                pulls, adjoint = self._backwards(step, visited, outer.adjoint, inner.rate, starts)
+                pulls, adjoint = self._backwards(step, visited, outer.adjoint, starts)
             losses, accuracies = outer.losses.clone(), outer.accuracies.clone()
             history = step.history[: inner.steps].clone()
         stacks = self.engine.net.stacks
@@ -166,14 +166,14 @@ class GraphedBatches:
         ]
 
     def _backwards(
-        self, step: StaticStep, visited: list[tuple[Stack, Stack]], adjoint: Stack, rate: float, starts: bool
+        self, step: StaticStep, visited: list[tuple[Stack, Stack]], adjoint: Stack, starts: bool
     ) -> tuple[Stack, Stack]:
         curve = self._curve(step)
         torch._foreach_copy_(list(curve.adjoint), list(adjoint))
         pulls: Stack | None = None
         while visited:
             params, found = visited.pop()
-            more = _pulled(rate, curve.adjoint, found)
+            more = _pulled(step.rates, curve.adjoint, found)
             pulls = more if pulls is None else tuple(a + b for a, b in zip(pulls, more, strict=True))
             if visited or starts:
                 torch._foreach_copy_(list(step.params), list(params))
@@ -226,7 +226,7 @@ def _copied(stack: Stack) -> Stack:
     return tuple(values.clone() for values in stack)
 
 
-def _pulled(rate: float, adjoint: Stack, found: Stack) -> Stack:
+def _pulled(rates: Stack, adjoint: Stack, found: Stack) -> Stack:
     """−β λ gᵀ for every site and task."""
     with arithmetic("float32"):
-        return tuple(torch.mul(a @ f.mT, -rate) for a, f in zip(adjoint, found, strict=True))
+        return tuple(-rate * (a @ f.mT) for rate, a, f in zip(rates, adjoint, found, strict=True))
