@@ -119,3 +119,19 @@ def test_tensors_go_to_the_asked_device_and_stay_equal() -> None:
     (score,) = evaluate([fake], [episode()], device="cpu")
     assert score.accuracy == 1.0
     assert torch.equal(fake.met[0].support.images, episode().task.support.images)
+
+
+def test_methods_that_differ_in_tensors_only_are_told_apart() -> None:
+    """Comparing them as values would ask a tensor whether it is true."""
+
+    @dataclass(frozen=True)
+    class Shifted:
+        by: Tensor
+        name: str
+
+        def adapt(self, task: Task) -> Adapted:
+            return Adapted(lambda images: images.flatten(1)[:, : task.way] + self.by)
+
+    pair = [Shifted(torch.zeros(3), "first"), Shifted(torch.ones(3), "second")]
+    found = list(evaluate(pair, [episode()]))
+    assert [score.method for score in found] == ["first", "second"]

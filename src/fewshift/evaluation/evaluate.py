@@ -62,16 +62,16 @@ def evaluate(
         raise FewshiftError(f"two methods have one name among {', '.join(names)}: give each its own")
     setting = setting or Setting()
 
-    def todo(episode: Episode) -> list[Method]:
+    def todo(method: Method, episode: Episode) -> bool:
         at = episode.address
-        return [m for m in methods if Key(m.name, at.domain, at.split, at.index) not in done]
+        return Key(method.name, at.domain, at.split, at.index) not in done
 
-    wanted = (episode for episode in episodes if todo(episode))
+    wanted = (episode for episode in episodes if any(todo(method, episode) for method in methods))
     there = wanted if device is None else moved_ahead(wanted, device)
     for group in small_together(there) if together else ([episode] for episode in there):
         found: dict[tuple[int, str], Score] = {}
         for method in methods:
-            places = [place for place, episode in enumerate(group) if method in todo(episode)]
+            places = [place for place, episode in enumerate(group) if todo(method, episode)]
             tried = attempt(method, [group[place] for place in places], together)
             for place, (adapted, logits, seconds) in zip(places, tried, strict=True):
                 keep = group[place].address.index < curves
