@@ -22,6 +22,7 @@ from fewshift.progress import Track, silent
 from fewshift.training.backbone import TrainedBackbone, train_backbone
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.loop import Watch
+from fewshift.training.named import owned
 from fewshift.training.search import Point, Searched, search
 from fewshift.training.settings import BackboneSettings
 
@@ -69,7 +70,9 @@ class TrainedBohb:
             {"number": t.number, "share": t.share, "score": t.score, **values_at(t.point)}
             for t in self.searched.trials
         ]
-        return Part(dict(self.trained.backbone.frozen), {"best": self.searched.best.number, "trials": trials})
+        return Part(
+            owned(self.trained.backbone.frozen), {"best": self.searched.best.number, "trials": trials}
+        )
 
 
 def values_at(point: Point) -> dict[str, float]:
