@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fewshift.errors import FewshiftError
 from fewshift.estimator.fitted import Settings
-from fewshift.estimator.recipes import STEPS, Recipe
+from fewshift.estimator.recipes import METHODS, STEPS, Recipe
 from fewshift.estimator.temperature import calibrated_losses
 from fewshift.estimator.trials import Fold, HeldOut, halves, held_out_along
 from fewshift.methods.rates import Pair
@@ -42,6 +42,18 @@ class Choice:
     evidence: HeldOut | None
 
 
+def check_parameters(method: str, mode: str, seed: int) -> None:
+    """Refuse what no fit can use, before any image is read."""
+    if method not in METHODS:
+        raise FewshiftError(
+            f"there is no method {method!r} for own images: choose one of {', '.join(METHODS)}"
+        )
+    if mode not in MODES:
+        raise FewshiftError(f"settings is {mode!r}: choose one of {', '.join(MODES)}")
+    if isinstance(seed, bool) or not isinstance(seed, Integral):
+        raise FewshiftError(f"seed is {seed!r}: give a whole number")
+
+
 def planned_steps(plan: Recipe, mode: str) -> int:
     """At most so many steps of the whole support set, for a progress bar."""
     if not plan.start:
@@ -53,10 +65,6 @@ def choose(
     plan: Recipe, engine: Engine, task: Task, mode: str, seed: int, tick: Callable[[], None]
 ) -> Choice:
     """Rates and steps for this task."""
-    if mode not in MODES:
-        raise FewshiftError(f"settings is {mode!r}: choose one of {', '.join(MODES)}")
-    if isinstance(seed, bool) or not isinstance(seed, Integral):
-        raise FewshiftError(f"seed is {seed!r}: give a whole number")
     folds = halves(task.support.labels, int(seed))
     if not plan.start:
         frozen = None if folds is None else _frozen(plan, engine, task, folds)

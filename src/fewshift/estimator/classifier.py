@@ -15,6 +15,7 @@ from torch import Tensor
 from fewshift.errors import FewshiftError
 from fewshift.estimator import changes, inputs, kits
 from fewshift.estimator.adapting import Support, Tools, adapt, readapt
+from fewshift.estimator.choosing import check_parameters
 from fewshift.estimator.fitted import Fitted
 from fewshift.estimator.labels import encode
 from fewshift.estimator.results import FitResults
@@ -57,6 +58,7 @@ class FewShotClassifier(SklearnContract, FitResults):
     def fit(self, X: inputs.Images, y: Any = None, *, track: Track = silent) -> FewShotClassifier:
         """Learn from a folder with a folder a class, or from images and their labels."""
         began = time.perf_counter()
+        check_parameters(self.method, self.settings, self.seed)
         items, labels = inputs.labelled_items(X, y)
         classes, codes = encode(labels)
         if len(classes) < 2:

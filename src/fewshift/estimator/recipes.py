@@ -42,10 +42,6 @@ class Recipe:
 @torch.no_grad()
 def recipe(method: str, kit: Kit, task: Task) -> Recipe:
     """The recipe of a method by name."""
-    if method not in METHODS:
-        raise FewshiftError(
-            f"there is no method {method!r} for own images: choose one of {', '.join(METHODS)}"
-        )
     coefficients = coefficients_of(kit)(task.support.images)
     start = _start(method, kit, coefficients)
     published = _published(method, kit)

@@ -1,0 +1,218 @@
+"""`fewshift fit` and `predict`: two commands from a folder to names, and a sentence for each mistake."""
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from fewshift.cli import main
+from fewshift.data.drawn.suite import drawn_domain
+from fewshift.nets.backbone import freeze
+from fewshift.nets.kit import ImageSettings, Kit, save_kit
+from fewshift.nets.resnet import ResNet18
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory: pytest.TempPathFactory) -> str:
+    torch.manual_seed(0)
+    net = ResNet18(4, 1)
+    with torch.no_grad():
+        for _ in range(3):
+            net(torch.randn(8, 3, 32, 32))
+    path = tmp_path_factory.mktemp("kits") / "small.kit"
+    save_kit(Kit(freeze(net), ImageSettings(size=32)), path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """support/CLASS/N.png and new/N.jpg."""
+    root = tmp_path_factory.mktemp("images")
+    source = drawn_domain("shapes").source
+    (root / "new").mkdir()
+    for c, name in enumerate(("circle", "žlutá, blue")):
+        (root / "support" / name).mkdir(parents=True)
+        for i, image in enumerate(source.read([(c, i) for i in range(5)])):
+            Image.fromarray(image).save(
+                root / "support" / name / f"{i}.png" if i < 3 else root / "new" / f"{c}{i}.jpg"
+            )
+    return root
+
+
+@pytest.fixture(scope="module")
+def fitted(kit: str, images: Path) -> Path:
+    out = images / "shapes.fewshift"
+    run("fit", images / "support", "-o", out, "--kit", kit, "--method", "tsa", "--quiet")
+    return out
+
+
+def run(*words: object, code: int = 0) -> None:
+    """The command as a user runs it."""
+    before = sys.argv
+    sys.argv = ["fewshift", *map(str, words)]
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            main()
+    finally:
+        sys.argv = before
+    assert (stopped.value.code or 0) == code
+
+
+def test_fit_says_what_it_did(
+    kit: str, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "x.fewshift"
+    run("fit", images / "support", "-o", out, "--kit", kit, "--method", "pa")
+    said = capsys.readouterr().out
+    for word in (
+        "circle",
+        "žlutá, blue",
+        "small, engine folded",
+        "settings   pa,",
+        "held-out",
+        f"wrote      {out}",
+    ):
+        assert word in said
+    assert [path.name for path in tmp_path.iterdir()] == ["x.fewshift"]
+    run("fit", images / "support", "-o", out, "--kit", kit, "--method", "ncc", "--quiet")
+    assert capsys.readouterr().out == ""
+
+
+def test_a_table_of_a_folder(
+    fitted: Path, kit: str, images: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("predict", fitted, images / "new", "--kit", kit, "--top", 2)
+    said = capsys.readouterr().out
+    for word in ("04.jpg", "14.jpg", "probability", "unknown score", "then", "%"):
+        assert word in said
+
+
+def test_json_lines_of_files_and_patterns(
+    fitted: Path, kit: str, images: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(
+        "predict",
+        fitted,
+        images / "new" / "03.jpg",
+        images / "new" / "1*.jpg",
+        "--kit",
+        kit,
+        "--json",
+        "--top",
+        2,
+    )
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [Path(row["image"]).name for row in rows] == ["03.jpg", "13.jpg", "14.jpg"]
+    for row in rows:
+        assert row["class"] in ("circle", "žlutá, blue")
+        assert row["top"][0] == {"class": row["class"], "probability": row["probability"]}
+        assert sum(entry["probability"] for entry in row["top"]) == pytest.approx(1, abs=1e-5)
+        assert 0 <= row["unknown_score"] <= 1
+        assert isinstance(row["unknown"], bool)
+
+
+def test_csv_of_names_on_standard_input(
+    fitted: Path,
+    kit: str,
+    images: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = sorted(str(path) for path in (images / "new").iterdir())
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(names) + "\n\n"))
+    run("predict", fitted, "-", "--kit", kit, "--csv", "--top", 2)
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["image"] for row in rows] == names
+    assert list(rows[0]) == [
+        "image",
+        "class",
+        "probability",
+        "unknown_score",
+        "unknown",
+        "class_2",
+        "probability_2",
+    ]
+    assert {row["class"] for row in rows} | {row["class_2"] for row in rows} == {"circle", "žlutá, blue"}
+
+
+def test_one_bad_image_does_not_stop_the_others(
+    fitted: Path, kit: str, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "bad.jpg"
+    bad.write_text("text")
+    good = images / "new" / "03.jpg"
+    run("predict", fitted, bad, tmp_path / "bad.jpg", good, "--kit", kit, "--json", code=2)
+    said = capsys.readouterr()
+    assert [json.loads(line)["image"] for line in said.out.splitlines()] == [str(good)]
+    assert said.err.count(f"fewshift: {bad}: this is no picture") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["fit", "nowhere", "-o", "x.fewshift"], "nowhere: this is not there"),
+        (["fit", "SUPPORT", "-o", "no/folder/x.fewshift"], "there is no folder no/folder"),
+        (["fit", "SUPPORT", "-o", "."], "--out . is a folder"),
+        (["fit", "SUPPORT", "-o", "x.fewshift", "--method", "magic"], "no method 'magic'"),
+        (["fit", "SUPPORT", "-o", "x.fewshift", "--settings", "best"], "settings is 'best'"),
+        (["fit", "SUPPORT", "-o", "x.fewshift", "--device", "abacus"], "device 'abacus' cannot be used"),
+        (["fit", "SUPPORT", "-o", "x.fewshift", "--kit", "nokit"], "there is no kit 'nokit'"),
+        (["fit", "SUPPORT/circle", "-o", "x.fewshift"], "3 images and no class folders"),
+        (["predict", "nowhere", "NEW"], "there is no classifier nowhere"),
+        (["predict", "KIT", "NEW"], "no Fewshift classifier"),
+        (["predict", "FITTED", "nowhere.jpg"], "there is no file or folder nowhere.jpg"),
+        (["predict", "FITTED", "no*.jpg"], "no file matches the pattern no*.jpg"),
+        (["predict", "FITTED", "NEW", "--json", "--csv"], "choose one"),
+    ],
+)
+def test_mistakes_get_one_sentence_and_exit_code_2(
+    fitted: Path,
+    kit: str,
+    images: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    places = {"SUPPORT": images / "support", "NEW": images / "new", "KIT": kit, "FITTED": fitted}
+    filled = [
+        str(w).replace(k, str(v)) if w.startswith(k) else w for w in words for k, v in [_place(w, places)]
+    ]
+    run(*filled, *([] if "--kit" in filled else ["--kit", kit]), code=2)
+    said = capsys.readouterr()
+    assert sentence in said.err
+    assert said.err.startswith("fewshift: ")
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def _place(word: str, places: dict[str, object]) -> tuple[str, object]:
+    return next(((key, value) for key, value in places.items() if word.startswith(key)), ("\0", ""))
+
+
+def test_another_kit_is_refused(
+    fitted: Path, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.manual_seed(1)
+    save_kit(Kit(freeze(ResNet18(4, 1)), ImageSettings(size=32)), tmp_path / "other.kit")
+    run("predict", fitted, images / "new", "--kit", tmp_path / "other.kit", code=2)
+    assert "was fitted on another backbone" in capsys.readouterr().err
+    run("predict", fitted, images / "new", code=2)
+    assert "fitted with the kit 'small', which does not come with Fewshift" in capsys.readouterr().err
+
+
+def test_a_file_with_its_backbone_needs_no_kit(
+    kit: str, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "x.fewshift"
+    run("fit", images / "support", "-o", out, "--kit", kit, "--method", "ncc", "--with-backbone", "--quiet")
+    run("predict", out, images / "new", "--json", "--quiet")
+    assert len(capsys.readouterr().out.splitlines()) == 4
