@@ -17,6 +17,8 @@ from fewshift.cli.fit import fit
 from fewshift.cli.methods import methods
 from fewshift.cli.predict import predict
 from fewshift.cli.report import report
+from fewshift.cli.reproduce import reproduce
+from fewshift.cli.spectrum import spectrum
 from fewshift.cli.train import train
 from fewshift.errors import FewshiftError
 
@@ -55,6 +57,8 @@ app.command("report")(report)
 app.command("fit")(fit)
 app.command("predict")(predict)
 app.add_typer(train, name="train")
+app.command("reproduce")(reproduce)
+app.command("spectrum")(spectrum)
 app.add_typer(bench, name="bench")
 
 

@@ -140,7 +140,7 @@ def quick_classifier(domains: Sequence[str]) -> Recipe[ClassifierSettings]:
 
 
 def quick_policy(domains: Sequence[str]) -> Recipe[PolicySettings]:
-    """About a minute on two CPU cores: few updates, so larger ones and shorter trials."""
+    """About two minutes on a CPU: few updates, so larger ones and shorter trials."""
     settings = PolicySettings(
         updates=30,
         tasks_per_update=4,

@@ -1,0 +1,130 @@
+"""Experiments as lists of commands: what trains, what evaluates, what reports.
+
+Each command's file carries a digest of all that decides its content, the commands before it included, so
+experiments in one folder share what they have in common and never take each other's files for their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fewshift.methods import ABOUT
+
+WITHOUT_DOMAINS = ("classifier", "rates")  # these commands take the kit's
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One command and the file it makes; with that file it is done, unless it is one to run `again`."""
+
+    words: tuple[str, ...]  # after `fewshift`
+    makes: Path
+    again: bool = False  # it takes up its own work, or is cheap
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large everything is: the preset of the train commands, tasks a domain, further words a command."""
+
+    name: str
+    preset: str
+    tasks: int
+    more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    distilled: bool = True  # URL: a teacher a domain first. Without: one network of all domains
+
+
+QUICK = Scale("quick", "quick", 10, distilled=False)
+PAPER = Scale("paper", "paper", 600)
+SCALES: Mapping[str, Scale] = {scale.name: scale for scale in (QUICK, PAPER)}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Where images come from, where files go, how large everything is."""
+
+    source: tuple[str, ...]  # --records DIR, or --suite NAME
+    seen: tuple[str, ...]  # the domains to train on
+    out: Path
+    scale: Scale
+    device: str = "auto"
+
+    def file(self, name: str) -> Path:
+        """A file of this setup."""
+        return self.out / self.scale.name / name
+
+    def digest(self, words: Sequence[str]) -> str:
+        """A few letters for a command, the same wherever the folder is."""
+        plain = [word.replace(str(self.out), "") for word in words]
+        return hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:6]
+
+    def train(
+        self, what: str, *flags: str, kit: Path | None = None, domain: str | None = None, name: str = ""
+    ) -> Stage:
+        """A train command that goes on where it was stopped; `name` is for tables, where kits stand."""
+        command = what.split()[0]
+        words = ["train", *what.split(), *flags, *self.source]
+        if kit is not None:
+            words += ["--kit", str(kit)]
+        if domain is not None and command not in WITHOUT_DOMAINS:
+            words += ["--domains", domain]
+        if command != "rates":
+            words += ["--preset", self.scale.preset, "--resume"]
+        words += self.scale.more.get(command, ())
+        out = self.file(f"{name or what.replace(' --', '-').replace(' ', '-')}-{self.digest(words)}.kit")
+        return Stage((*words, "--out", str(out), "--device", self.device), out)
+
+    def evaluate(self, kit: Path, methods: Sequence[str], protocol: str) -> Stage:
+        """Methods of one kit on test tasks of all domains."""
+        words = ("evaluate", "--kit", str(kit), *self.source, "--methods", ",".join(methods))
+        words += ("--protocol", protocol, "--tasks", str(self.scale.tasks))
+        words += self.scale.more.get("evaluate", ())
+        out = self.file(f"{protocol}-{self.digest(words)}.jsonl")
+        return Stage((*words, "--out", str(out), "--device", self.device), out, again=True)
+
+    def report(self, results: Sequence[Stage], name: str) -> list[Stage]:
+        """The table as text and as a page with plots."""
+        files = [str(stage.makes) for stage in results]
+        made = []
+        for form, ending in (("markdown", "md"), ("html", "html")):
+            out = self.file(f"{name}.{ending}")
+            words = ("report", *files, "--format", form, "--published", "--out", str(out))
+            made.append(Stage(words, out, again=True))
+        return made
+
+
+def backbone(setup: Setup, domain: str | None = None) -> list[Stage]:
+    """The extractor: of one domain; or of all, distilled from a teacher a domain where the scale says so."""
+    if domain is not None:
+        return [setup.train("backbone", domain=domain, name=f"single-{domain}")]
+    stages, teachers = [], []
+    if setup.scale.distilled:
+        for name in setup.seen:
+            stages += backbone(setup, name)
+            teachers += ["--teacher", f"{name}={stages[-1].makes.with_suffix('.run')}"]
+    return [*stages, setup.train("backbone", *teachers)]
+
+
+def commands_for(methods: Iterable[str]) -> list[str]:
+    """What these methods say they are trained by, each command once and always in one order."""
+    wanted = {command for name in methods if name in ABOUT for command in _commands(name)}
+    return [c for c in dict.fromkeys(c for name in ABOUT for c in _commands(name)) if c in wanted]
+
+
+def trained_for(setup: Setup, methods: Iterable[str], domain: str | None = None) -> list[Stage]:
+    """A backbone and all that these methods need, into one kit after the other."""
+    stages = backbone(setup, domain)
+    for command in commands_for(methods):
+        flags = []
+        if command == "extractors" and domain is None and setup.scale.distilled:
+            for one in setup.seen:
+                flags += ["--extractor", f"{one}={backbone(setup, one)[0].makes}"]
+        stages.append(setup.train(command, *flags, kit=stages[-1].makes, domain=domain))
+    return stages
+
+
+def _commands(method: str) -> list[str]:
+    return [c.removeprefix("fewshift train ") for c in ABOUT[method].trained_by.split(", ") if c]

@@ -1,0 +1,176 @@
+"""The paper's tables as commands: each can be parsed, they share their work, and some run at tiny sizes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import typer
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
+from tiny_world import SEEN, fewshift, write_kit, write_records
+
+from fewshift.cli.app import app
+from fewshift.core.precond import DomainPreconditioners
+from fewshift.errors import FewshiftError
+from fewshift.evaluation.scores import read_scores
+from fewshift.methods import ABOUT
+from fewshift.methods.coefficients import OneDomain
+from fewshift.nets.kit import load_kit
+from fewshift.presets.ablations import Likeliest, hard_label
+from fewshift.presets.paper_tables import COLUMNS, TABLES, table_named
+from fewshift.presets.reproduce import PAPER, QUICK, Scale, Setup, commands_for
+from fewshift.presets.spectra import spectrum_table
+
+COMMANDS: Any = typer.main.get_command(app)
+FEW = ("--updates", "1", "--validation-tasks", "1")
+TASKS = (*FEW, "--tasks-per-update", "1")
+TINY = Scale(
+    "tiny",
+    "quick",
+    1,
+    {
+        "backbone": (*FEW, "--width", "2", "--image-size", "16", "--batch", "4"),
+        "preconditioners": TASKS,
+        "classifier": (*TASKS, "--width", "4"),
+        "evaluate": ("--domains", "far", "--quiet"),
+    },
+    distilled=False,
+)
+
+
+def setup_of(scale: Scale, seen: tuple[str, ...] = ("birds", "ilsvrc_2012"), out: str = "OUT") -> Setup:
+    return Setup(("--records", "R"), seen, Path(out), scale, "cpu")
+
+
+@pytest.mark.parametrize("scale", [QUICK, PAPER], ids=lambda scale: scale.name)
+@pytest.mark.parametrize("table", TABLES)
+def test_every_command_can_be_parsed(table: str, scale: Scale) -> None:
+    for stage in table_named(table).stages(setup_of(scale)):
+        command, words = COMMANDS, list(stage.words)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        command.make_context("fewshift", words)  # raises where an option is unknown
+        assert str(stage.makes) in stage.words
+
+
+def test_what_a_stage_reads_was_made_before() -> None:
+    for name in TABLES:
+        made: set[str] = set()
+        for stage in table_named(name).stages(setup_of(PAPER)):
+            read = [w.split("=")[-1] for w in stage.words if w.split("=")[-1].startswith("OUT")]
+            read = [w.replace(".run", ".kit") for w in read if w != str(stage.makes)]
+            assert set(read) <= made, f"{name}: {stage.words}"
+            made.add(str(stage.makes))
+
+
+def test_tables_share_what_they_have_in_common_and_nothing_else() -> None:
+    def kits(table: str, out: str = "OUT") -> set[str]:
+        stages = table_named(table).stages(setup_of(QUICK, out=out))
+        return {stage.makes.name for stage in stages if stage.words[0] == "train"}
+
+    five, one = kits("five-shot"), kits("one-shot")
+    assert five == one == kits("five-shot", "elsewhere/there")
+    multi = kits("multi-domain")
+    assert multi & five
+    assert not any(name.startswith("cnaps") for name in multi)
+    assert kits("coefficients") < kits("lambda") | kits("multi-domain")
+    assert kits("non-pd-rates") < kits("positive-definite")
+
+
+def test_a_paper_sized_extractor_is_distilled_from_single_ones_which_serve_sur_too() -> None:
+    stages = table_named("multi-domain").stages(setup_of(PAPER))
+    singles = [s for s in stages if s.makes.name.startswith("single-")]
+    assert [s.words[s.words.index("--domains") + 1] for s in singles] == ["birds", "ilsvrc_2012"]
+    distilled = next(s for s in stages if "--teacher" in s.words)
+    assert f"birds={singles[0].makes.with_suffix('.run')}" in distilled.words
+    extractors = next(s for s in stages if s.words[:2] == ("train", "extractors"))
+    assert f"birds={singles[0].makes}" in extractors.words
+
+
+def test_one_domain_is_imagenet_where_it_is_there() -> None:
+    words = table_named("single-domain").stages(setup_of(QUICK))[0].words
+    assert words[words.index("--domains") + 1] == "ilsvrc_2012"
+    words = table_named("single-domain").stages(setup_of(QUICK, ("b", "a")))[0].words
+    assert words[words.index("--domains") + 1] == "b"
+
+
+def test_commands_come_from_what_methods_say() -> None:
+    assert commands_for(["ncc", "pa"]) == []
+    assert commands_for(["tsp"]) == ["preconditioners", "classifier"]
+    both = commands_for(["tsp_ta2", "ta2"])
+    assert both == ["preconditioners", "classifier", "policy", "preconditioners --policy"]
+
+
+def test_a_column_without_method_is_said() -> None:
+    for table, columns in COLUMNS.items():
+        absent = [name for name in columns if name not in ABOUT]
+        said = " ".join(table_named(table).beware)
+        assert all(f"there is no method {name}," in said for name in absent)
+    with pytest.raises(FewshiftError, match="choose among multi-domain, "):
+        table_named("table-1")
+
+
+@pytest.mark.slow
+def test_an_ablation_runs_at_tiny_sizes(tmp_path: Path) -> None:
+    records = write_records(tmp_path / "records")
+    setup = Setup(("--records", str(records)), SEEN, tmp_path / "out", TINY, "cpu")
+    stages = table_named("hard-label").stages(setup)
+    setup.file("").mkdir(parents=True)
+    for stage in stages:
+        done = fewshift(*stage.words)
+        assert done.exit_code == 0, f"{stage.words}: {done.output} {done.exception}"
+        assert stage.makes.exists()
+    results = next(stage.makes for stage in stages if stage.words[0] == "evaluate")
+    scores = {read.score.method: read.score for read in read_scores([results])}
+    assert set(scores) == {"tsp", "tsp_hard_label"}
+    assert sorted(scores["tsp_hard_label"].notes["coefficients"].values()) == [0.0, 1.0]
+    kit = next(stage.makes for stage in stages if stage.words[:2] == ("train", "classifier"))
+    assert "| not positive definite | 0.0 % | 0.0 % |  |" in fewshift("spectrum", kit).stdout
+
+
+def test_the_command_lists_prints_and_skips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fewshift("reproduce").stdout.splitlines()[0].startswith("multi-domain ")
+    common = ("reproduce", "coefficients", "--suite", "drawn", "--scale", "quick", "--out", tmp_path)
+    printed = fewshift(*common, "--dry-run")
+    lines = printed.stdout.splitlines()
+    assert lines[0].startswith("fewshift train backbone --suite drawn --preset quick")
+    assert lines[-1].startswith("fewshift report ")
+    assert not list(tmp_path.iterdir())
+
+    ran: list[tuple[str, ...]] = []
+
+    def pretend(words: tuple[str, ...]) -> None:
+        ran.append(words)
+        Path(words[words.index("--out") + 1]).write_text("made")
+
+    monkeypatch.setattr("fewshift.cli.reproduce._run", pretend)
+    assert fewshift(*common).exit_code == 0
+    assert len(ran) == len(lines) == 6
+    again = fewshift(*common)
+    assert [words[0] for words in ran[6:]] == ["evaluate", "report", "report"]
+    assert again.stderr.count("there is ") == 3
+
+
+def test_a_hard_label_is_the_likeliest(tmp_path: Path) -> None:
+    kit = load_kit(write_kit(tmp_path / "tsp.kit"))
+    method = hard_label(kit)
+    images = torch.randn(3, 3, 16, 16)
+    found = method.coefficients(images)
+    assert found is not None
+    assert sorted(found.tolist()) == [0.0, 1.0]
+    blend = Likeliest(lambda _: torch.tensor([0.2, 0.5, 0.3]))
+    assert torch.equal(blend(images), OneDomain(1, 3)(images))
+    assert Likeliest(lambda _: torch.tensor([0.7]))(images).tolist() == pytest.approx([0.7])
+
+
+def test_a_spectrum_counts_what_is_not_positive_definite() -> None:
+    roots = {"a": torch.stack([torch.eye(3), -torch.eye(3)]), "b": torch.eye(2).expand(2, 2, 2)}
+    text = spectrum_table(DomainPreconditioners(("x", "y"), roots, "free"))
+    assert "25.0 % of all matrices are not positive definite" in text
+    assert "| a | 3.00 | 3.00 | 3 |" in text
+    assert "| not positive definite | 0.0 % | 50.0 % |  |" in text
+    assert "| largest eigenvalue | 1 | 1 |  |" in text
