@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from fewshift.core.precond import initial_preconditioners
-from fewshift.core.starts import DomainStarts, shared_start
+from fewshift.core.starts import DomainStarts, shared_start, shortened
 from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS
+from fewshift.methods.rates import StartShare
 from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import Kit
 from fewshift.nets.resnet import ResNet18
@@ -70,3 +71,35 @@ def test_a_one_hot_coefficient_starts_at_that_domain_s_values(kit: Kit) -> None:
 def test_a_kit_without_starts_names_the_command(kit: Kit) -> None:
     with pytest.raises(FewshiftError, match="train preconditioners --train-starts"):
         METHODS["tsp_start"](kit.with_(starts=None))
+
+
+def test_no_share_of_the_domains_leaves_the_common_start(kit: Kit, task: Task) -> None:
+    other = moved(kit)
+    assert other.starts is not None
+    none = StartShare(0.0, 0.0)
+    method = replace(METHODS["start"](other, oracle=False), steps=0, share=none)  # type: ignore[type-var]
+    usual = replace(METHODS["gd"](other, oracle=False), steps=0)  # type: ignore[type-var]
+    images = task.support.images
+    torch.testing.assert_close(method.adapt(task)(images), usual.adapt(task)(images))
+    base = {site: value.mean(dim=0) for site, value in other.starts.values.items()}
+    common = other.with_(starts=replace(other.starts, base=base))
+    learned = replace(METHODS["start"](common, oracle=False), steps=0, share=none)  # type: ignore[type-var]
+    assert not torch.allclose(learned.adapt(task)(images), usual.adapt(task)(images))
+
+
+def test_the_share_follows_certainty_where_there_is_no_oracle() -> None:
+    share = StartShare(seen=1.0, unseen=0.2, oracle=False, threshold=0.5)
+    task = Task(Labelled(torch.zeros(1, 3, 8, 8), torch.zeros(1, dtype=torch.int64)), 1, seen=True)
+    sure, unsure = torch.tensor([1.0, 0.0, 0.0]), torch.full((3,), 1 / 3)
+    assert share(task, sure) == pytest.approx(1.0, abs=1e-3)
+    assert share(task, unsure) == pytest.approx(0.2, abs=1e-3)
+    assert replace(share, oracle=True)(task, unsure) == 1.0
+
+
+def test_shortened_starts_are_exact_at_full_rank_and_near_at_less(kit: Kit) -> None:
+    starts, base = moved(kit).starts, kit.backbone.init()
+    assert isinstance(starts, DomainStarts)
+    whole, half = shortened(starts, base, 1000), shortened(starts, base, 16)
+    for site, values in starts.values.items():
+        torch.testing.assert_close(whole.values[site], values, atol=1e-5, rtol=0)
+        assert (half.values[site] - values).norm() < 0.8 * (values - base[site]).norm()

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ import safetensors.torch
 import torch
 
 from fewshift.core.precond import DomainPreconditioners
-from fewshift.core.starts import DomainStarts
+from fewshift.core.starts import DomainStarts, LowRankStarts, shortened
 from fewshift.errors import FewshiftError
 from fewshift.nets import tensor_file
 from fewshift.nets.backbone import Backbone, freeze
@@ -47,6 +48,20 @@ def test_parts_of_other_methods_travel_with_the_kit(kit: Kit, tmp_path: Path) ->
         assert torch.equal(found.parts["urt"].tensors[name], tensor)
     with pytest.raises(FewshiftError, match="nothing trained for sur: run fewshift train selector"):
         found.part("sur", "fewshift train selector")
+
+
+def test_a_common_start_travels_too(kit: Kit, tmp_path: Path) -> None:
+    assert isinstance(kit.starts, DomainStarts)
+    base = {site: torch.randn_like(value) for site, value in kit.backbone.init().items()}
+    save_kit(kit.with_(starts=replace(kit.starts, base=base)), tmp_path / "common.kit")
+    found = load_kit(tmp_path / "common.kit").starts
+    assert isinstance(found, DomainStarts)
+    assert found.base is not None
+    assert all(torch.equal(found.base[site], value) for site, value in base.items())
+    save_kit(kit.with_(starts=shortened(kit.starts, base, 2)), tmp_path / "short.kit")
+    short = load_kit(tmp_path / "short.kit").starts
+    assert isinstance(short, LowRankStarts)
+    assert all(torch.equal(short.base[site], value) for site, value in base.items())
 
 
 def assert_same(found: Kit, kit: Kit, precision: float = 0.0) -> None:

@@ -14,21 +14,21 @@ from fewshift.nets.choice import choose_engine
 from fewshift.nets.kit import Kit
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
-from fewshift.presets.rates import Grid, best_threshold, choose_rates, tune_pair
+from fewshift.presets.rates import Grid, Point, best_threshold, choose_rates, tune
 from fewshift.types import Address, Episode, Labelled, Task
 
 
 def test_the_search_climbs_one_axis_at_a_time() -> None:
-    def accuracy_of(pair: Pair) -> float:
-        return 1 - abs(pair.adapters - 0.25) - abs(pair.last - 3.0) / 10
+    def accuracy_of(point: Point) -> float:
+        return 1 - abs(point.adapters - 0.25) - abs(point.last - 3.0) / 10 - (point.share - 0.5) ** 2
 
-    tuned = tune_pair(accuracy_of, Pair(0.05, 0.3), Grid())
-    assert tuned.best == Pair(0.25, 3.0)
-    assert tuned.tried[Pair(0.05, 0.3)] == pytest.approx(accuracy_of(Pair(0.05, 0.3)))
+    tuned = tune(accuracy_of, Point(0.05, 0.3), Grid())
+    assert tuned.best == Point(0.25, 3.0, 0.5)
+    assert tuned.tried[Point(0.05, 0.3)] == pytest.approx(accuracy_of(Point(0.05, 0.3)))
 
 
 def test_the_published_pair_stays_where_nothing_is_better() -> None:
-    assert tune_pair(lambda pair: 0.5, Pair(0.05, 0.3), Grid()).best == Pair(0.05, 0.3)
+    assert tune(lambda point: 0.5, Point(0.05, 0.3), Grid()).best == Point(0.05, 0.3)
 
 
 def test_the_threshold_parts_certain_from_uncertain_tasks() -> None:

@@ -20,6 +20,7 @@ class DomainStarts:
 
     domains: tuple[str, ...]
     values: Mapping[str, Tensor]  # site -> (K, m, n)
+    base: TaskParams | None = None  # what no domain's own: site -> (m, n); None: TSA's values
 
     def of(self, domain: str) -> TaskParams:
         """theta_0 of one domain."""
@@ -36,7 +37,9 @@ class DomainStarts:
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> DomainStarts:
         """The same on another device, or in another precision."""
-        return replace(self, values={s: v.to(device=device, dtype=dtype) for s, v in self.values.items()})
+        base = self.base and {s: v.to(device=device, dtype=dtype) for s, v in self.base.items()}
+        values = {s: v.to(device=device, dtype=dtype) for s, v in self.values.items()}
+        return replace(self, values=values, base=base)
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,25 @@ class LowRankStarts:
 
 
 Starts: TypeAlias = DomainStarts | LowRankStarts
+
+
+def part_way(base: TaskParams, blended: TaskParams, share: float) -> TaskParams:
+    """θ_0 + share · (Σ p_k θ_0^k − θ_0): less of the domains' own where a task is like none of them."""
+    if share == 1.0:
+        return blended
+    return {site: torch.lerp(base[site], value, share) for site, value in blended.items()}
+
+
+def shortened(starts: DomainStarts, base: TaskParams, rank: int) -> LowRankStarts:
+    """The best approximation of each domain's own part at this rank, or exactly where a site is smaller."""
+    left, right = {}, {}
+    for site, values in starts.values.items():
+        u, s, v = torch.linalg.svd((values - base[site]).double(), full_matrices=False)
+        kept = min(rank, s.shape[-1])
+        root = s[:, :kept].sqrt()
+        left[site] = (u[..., :kept] * root[:, None, :]).to(values.dtype)
+        right[site] = (root[..., None] * v[:, :kept]).to(values.dtype)
+    return LowRankStarts(starts.domains, dict(base), left, right)
 
 
 def place(domains: tuple[str, ...], domain: str) -> int:

@@ -10,6 +10,7 @@ from fewshift.methods.rates import (
     BySeen,
     Pair,
     RateRule,
+    StartShare,
     without_oracle,
 )
 from fewshift.nets.feature_classifier import FeatureClassifier
@@ -31,6 +32,13 @@ def rate_rule(kit: Kit, pairs: BySeen, oracle: bool) -> RateRule:
 def published_rates(kit: Kit) -> BySeen:
     """The paper's pairs for TSP; they differ a little with one training domain."""
     return TSP_RATES_ONE_DOMAIN if len(kit.domains) == 1 else TSP_RATES
+
+
+def start_share(kit: Kit, method: str, oracle: bool) -> StartShare:
+    """How much of the domains' own starting values a task takes: what validation chose, or else all."""
+    found = kit.info.get("start_shares", {}).get(method, {"seen": 1.0, "unseen": 1.0})
+    threshold = float(kit.info.get("certainty_threshold", 0.5))
+    return StartShare(found["seen"], found["unseen"], oracle, threshold)
 
 
 def tuned_rates(kit: Kit, method: str) -> BySeen:

@@ -67,9 +67,39 @@ class ByCertainty:
         """Rates interpolated on a logarithmic scale; the unseen pair where there are no coefficients."""
         if coefficients is None:
             return Chosen(self.unseen, oracle=False)
-        weight = 1 / (1 + math.exp(-self.sharpness * (certainty(coefficients) - self.threshold)))
+        weight = trust(coefficients, self.threshold, self.sharpness)
         pairs = zip(self.seen, self.unseen, strict=True)
         return Chosen(Pair(*(s**weight * u ** (1 - weight) for s, u in pairs)), oracle=False)
+
+
+@dataclass(frozen=True)
+class StartShare:
+    """How far a task goes from the common starting value towards the blend of the domains' own.
+
+    A domain that was trained on is worth its own start; how much of the others' suits a new domain is for
+    validation to say. Without the oracle, certainty decides as it does for rates.
+    """
+
+    seen: float = 1.0
+    unseen: float = 1.0
+    oracle: bool = True
+    threshold: float = 0.5
+    sharpness: float = 20.0
+
+    def __call__(self, task: Task, coefficients: Tensor) -> float:
+        """A share between 0 and 1."""
+        if self.oracle:
+            return self.seen if task.seen else self.unseen
+        weight = trust(coefficients, self.threshold, self.sharpness)
+        return weight * self.seen + (1 - weight) * self.unseen
+
+
+ALL_OF_IT = StartShare()
+
+
+def trust(coefficients: Tensor, threshold: float, sharpness: float) -> float:
+    """A logistic curve over certainty: 1/2 at the threshold, towards 1 above it."""
+    return 1 / (1 + math.exp(-sharpness * (certainty(coefficients) - threshold)))
 
 
 def certainty(coefficients: Tensor) -> float:

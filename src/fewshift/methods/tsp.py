@@ -14,19 +14,19 @@ import torch
 from torch import Tensor
 
 from fewshift.core.precond import blend_sites
-from fewshift.core.starts import Starts
+from fewshift.core.starts import Starts, part_way
 from fewshift.core.updates import Preconditioned, site_rates
 from fewshift.errors import FewshiftError
 from fewshift.methods.about import About
 from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned_rates
 from fewshift.methods.coefficients import Coefficients, named
 from fewshift.methods.descent import adapted_by
-from fewshift.methods.rates import TSP_RATES, RateRule
+from fewshift.methods.rates import ALL_OF_IT, TSP_RATES, RateRule, StartShare
 from fewshift.methods.task import checked
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
-from fewshift.types import Adapted, Task
+from fewshift.types import Adapted, Task, TaskParams
 
 ABOUT = About(
     title="TSP†, task-specific preconditioned descent on TSA's parameters",
@@ -56,6 +56,7 @@ class TaskSpecificPreconditioning:
     coefficients: Coefficients
     starts: Starts | None = None  # None: TSA's starting values for every domain
     rates: RateRule = TSP_RATES
+    share: StartShare = ALL_OF_IT
     steps: int = 40
     name: str = "tsp"
 
@@ -69,11 +70,18 @@ class TaskSpecificPreconditioning:
                 f"{self.name} needs a kit with a dataset classifier: run fewshift train classifier"
             )
         chosen = self.rates(task, coefficients)
-        start = self.starts.blend(coefficients) if self.starts else self.engine.backbone.init()
+        start = self._start(task, coefficients)
         matrix = None if self.matrices is None else blend_sites(coefficients, self.matrices)
         update = Preconditioned(matrix, site_rates(start, *chosen.rates))
         shares = named(coefficients, self.domains)
         return adapted_by(self.engine, task, start, update, self.steps, chosen, coefficients=shares)
+
+    def _start(self, task: Task, coefficients: Tensor) -> TaskParams:
+        usual = self.engine.backbone.init()
+        if self.starts is None:
+            return usual
+        base = usual | (self.starts.base or {})
+        return base | part_way(base, self.starts.blend(coefficients), self.share(task, coefficients))
 
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:

@@ -2,7 +2,8 @@
 
 Our own extension of the paper. Algorithm 1 learns θ_0^k of every site beside M_k from the same tasks
 (`fewshift train preconditioners --train-starts`), and a task starts from their blend instead of TSA's values.
-`start` is the same with P = I, so that the two parts can be told apart.
+`start` is the same with P = I, so that the two parts can be told apart. The tuned forms take only a share of
+the domains' own values where validation says so: a domain unlike all of them starts near what they share.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import replace
 from fewshift.core.starts import Starts
 from fewshift.errors import FewshiftError
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned_rates
+from fewshift.methods.build import coefficients_of, published_rates, rate_rule, start_share, tuned_rates
+from fewshift.methods.rates import StartShare
 from fewshift.methods.tsp import ABOUT as TSP
 from fewshift.methods.tsp import TaskSpecificPreconditioning
 from fewshift.methods.tsp import build as build_tsp
@@ -49,13 +51,14 @@ ABOUT_ALONE_TUNED = replace(
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
     """Both learned parts, at the paper's rates."""
-    return replace(build_tsp(kit, engine, oracle), starts=_starts(kit), name="tsp_start")
+    share = StartShare(oracle=oracle)
+    return replace(build_tsp(kit, engine, oracle), starts=_starts(kit), share=share, name="tsp_start")
 
 
 def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
     """Both learned parts, at the best rates on validation tasks."""
-    rule = rate_rule(kit, tuned_rates(kit, "tsp_start"), oracle)
-    return replace(build(kit, engine, oracle), rates=rule, name="tsp_start_tuned")
+    rule, share = rate_rule(kit, tuned_rates(kit, "tsp_start"), oracle), start_share(kit, "tsp_start", oracle)
+    return replace(build(kit, engine, oracle), rates=rule, share=share, name="tsp_start_tuned")
 
 
 def build_alone(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
@@ -67,6 +70,7 @@ def build_alone(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> 
         coefficients_of(kit),
         _starts(kit),
         rate_rule(kit, published_rates(kit), oracle),
+        StartShare(oracle=oracle),
         name="start",
     )
 
@@ -75,8 +79,8 @@ def build_alone_tuned(
     kit: Kit, engine: Engine | None = None, oracle: bool = True
 ) -> TaskSpecificPreconditioning:
     """Learned starting values and P = I, at the best rates on validation tasks."""
-    rule = rate_rule(kit, tuned_rates(kit, "start"), oracle)
-    return replace(build_alone(kit, engine, oracle), rates=rule, name="start_tuned")
+    rule, share = rate_rule(kit, tuned_rates(kit, "start"), oracle), start_share(kit, "start", oracle)
+    return replace(build_alone(kit, engine, oracle), rates=rule, share=share, name="start_tuned")
 
 
 def _starts(kit: Kit) -> Starts:

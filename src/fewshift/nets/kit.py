@@ -72,7 +72,10 @@ def save_kit(
     parts: dict[str, Mapping[str, Tensor]] = {
         "backbone": _as(backbone.frozen, weights_dtype) if weights else {},
         "roots": _as(roots, roots_dtype),
-        **{name: _as(tensors, starts_dtype) for name, tensors in _starts_parts(kit.starts).items()},
+        **{
+            name: _as(tensors, starts_dtype)
+            for name, tensors in _starts_parts(kit.starts, kit.backbone).items()
+        },
         "classifier": classifier.state_dict() if classifier else {},
         **{f"part {name}": found.tensors for name, found in kit.parts.items()},
     }
@@ -102,17 +105,24 @@ def _as(tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> dict[str, T
     return {name: tensor.to(dtype or tensor.dtype) for name, tensor in tensors.items()}
 
 
-def _starts_parts(starts: Starts | None) -> dict[str, Mapping[str, Tensor]]:
-    if isinstance(starts, LowRankStarts):  # what they start from is the backbone's
-        return {"starts left": starts.left, "starts right": starts.right}
-    return {"starts": starts.values if starts else {}}
+def _starts_parts(starts: Starts | None, backbone: Backbone) -> dict[str, Mapping[str, Tensor]]:
+    base = {}
+    if starts is not None and starts.base is not None:
+        usual = backbone.init()  # what is the backbone's own is not stored again
+        base = {s: v for s, v in starts.base.items() if not torch.equal(v, usual[s].to(v.device))}
+    if isinstance(starts, LowRankStarts):
+        return {"starts left": starts.left, "starts right": starts.right, "starts base": base}
+    return {"starts": starts.values if starts else {}, "starts base": base}
 
 
 def _starts(domains: tuple[str, ...], tensors: dict[str, Tensor], backbone: Backbone) -> Starts | None:
+    own = part(tensors, "starts base")
+    base = {site: own.get(site, value.cpu()) for site, value in backbone.init().items()}
     if values := part(tensors, "starts"):
-        return DomainStarts(domains, values).to("cpu", backbone.dtype)
+        found = DomainStarts(domains, values, base if own else None)
+        return found.to("cpu", backbone.dtype)
     if left := part(tensors, "starts left"):
-        base = {site: value.cpu() for site, value in backbone.init().items() if site in left}
+        base = {site: value for site, value in base.items() if site in left}
         return LowRankStarts(domains, base, left, part(tensors, "starts right")).to("cpu", backbone.dtype)
     return None
 

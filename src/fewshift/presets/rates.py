@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.evaluate import Setting, score
 from fewshift.methods import METHODS
 from fewshift.methods.build import coefficients_of
-from fewshift.methods.rates import BySeen, Pair, certainty
+from fewshift.methods.rates import BySeen, Pair, StartShare, certainty
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.progress import Track, silent
@@ -23,6 +23,15 @@ from fewshift.types import Episode
 
 LazyEpisode: TypeAlias = Callable[[], Episode]  # read when needed: a task may be 50 MB of pixels
 TUNABLE = ("pa", "tsa", "ta2", "gd", "tsp", "start", "tsp_start", "tsp_ta2")
+WITH_STARTS = ("start", "tsp_start")
+
+
+class Point(NamedTuple):
+    """What is searched over: two rates, and how much of the domains' own starting values a task takes."""
+
+    adapters: float
+    last: float
+    share: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,29 +40,30 @@ class Grid:
 
     adapters: tuple[float, ...] = (0.0, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
     last: tuple[float, ...] = (0.0, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
-    rounds: int = 2  # passes over both axes; a pass that changes nothing ends the search
+    share: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)  # where there are starting values
+    rounds: int = 2  # passes over all axes; a pass that changes nothing ends the search
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """The best pair, and the mean accuracy of every pair that was tried."""
+    """The best point, and the mean accuracy of every point that was tried."""
 
-    best: Pair
-    tried: Mapping[Pair, float] = field(default_factory=dict)
+    best: Point
+    tried: Mapping[Point, float] = field(default_factory=dict)
 
 
-def tune_pair(accuracy_of: Callable[[Pair], float], start: Pair, grid: Grid) -> Tuned:
-    """Coordinate search; ties go to the pair that was tried first."""
+def tune(accuracy_of: Callable[[Point], float], start: Point, grid: Grid) -> Tuned:
+    """Coordinate search; ties go to the point that was tried first."""
     tried = {start: accuracy_of(start)}
     best = start
     for _ in range(grid.rounds):
         before = best
-        for axis, values in (("adapters", grid.adapters), ("last", grid.last)):
+        for axis, values in (("share", grid.share), ("adapters", grid.adapters), ("last", grid.last)):
             for value in values:
-                pair = best._replace(**{axis: value})
-                if pair not in tried:
-                    tried[pair] = accuracy_of(pair)
-            best = max(tried, key=lambda pair: tried[pair])
+                point = best._replace(**{axis: value})
+                if point not in tried:
+                    tried[point] = accuracy_of(point)
+            best = max(tried, key=lambda point: tried[point])
         if best == before:
             break
     return Tuned(best, tried)
@@ -64,14 +74,16 @@ class ChosenRates:
     """What `choose_rates` found, ready for a kit's `info`."""
 
     pairs: Mapping[str, Mapping[str, list[float]]]  # method -> {"seen": [...], "unseen": [...]}
+    shares: Mapping[str, Mapping[str, float]]  # method with starting values -> {"seen": …, "unseen": …}
     threshold: float | None
     tried: Mapping[
         str, Mapping[str, list[list[float]]]
-    ]  # method -> kind -> rows of (adapters, last, accuracy)
+    ]  # method -> kind -> rows of (adapters, last, share, accuracy)
 
     def into(self, kit: Kit) -> Kit:
         """The kit with these rates."""
-        info = {**kit.info, "rates": {**kit.info.get("rates", {}), **self.pairs}, "rates_tried": self.tried}
+        found = {"rates": self.pairs, "start_shares": self.shares, "rates_tried": self.tried}
+        info = {**kit.info, **{name: {**kit.info.get(name, {}), **new} for name, new in found.items()}}
         if self.threshold is not None:
             info["certainty_threshold"] = self.threshold
         return replace(kit, info=info)
@@ -91,6 +103,7 @@ def choose_rates(
         missing = "VALID classes of seen domains" if not seen else "valid_unseen domains"
         raise FewshiftError(f"choosing rates needs tasks from {missing}: this suite has none")
     pairs: dict[str, dict[str, list[float]]] = {}
+    shares: dict[str, dict[str, float]] = {}
     tried: dict[str, dict[str, list[list[float]]]] = {}
     for name in methods:
         if name not in TUNABLE:
@@ -98,10 +111,12 @@ def choose_rates(
         pairs[name], tried[name] = {}, {}
         for kind, tasks in (("seen", seen), ("unseen", unseen)):
             tuned = _tune(kit, engine, name, kind, tasks, grid or Grid(), track)
-            pairs[name][kind] = list(tuned.best)
-            tried[name][kind] = [[*pair, round(value, 5)] for pair, value in tuned.tried.items()]
+            pairs[name][kind] = [tuned.best.adapters, tuned.best.last]
+            if name in WITH_STARTS:
+                shares.setdefault(name, {})[kind] = tuned.best.share
+            tried[name][kind] = [[*point, round(value, 5)] for point, value in tuned.tried.items()]
     threshold = _threshold(kit, seen, unseen, track) if kit.classifier is not None else None
-    return ChosenRates(pairs, threshold, tried)
+    return ChosenRates(pairs, shares, threshold, tried)
 
 
 def _tune(
@@ -110,15 +125,20 @@ def _tune(
     method = METHODS[name](kit, engine, oracle=True)
     published: BySeen = method.rates  # type: ignore[attr-defined]
 
-    def accuracy_of(pair: Pair) -> float:
+    def accuracy_of(point: Point) -> float:
+        pair = Pair(point.adapters, point.last)
         fixed = replace(method, rates=BySeen(pair, pair))  # type: ignore[type-var]
-        label = f"{name} on {kind} validation tasks at {pair.adapters:g}, {pair.last:g}"
+        if name in WITH_STARTS:
+            fixed = replace(fixed, share=StartShare(point.share, point.share))
+        label = f"{name} on {kind} validation tasks at " + ", ".join(f"{value:g}" for value in point)
         scores = [score(fixed, task(), Setting()).accuracy for task in track(tasks, label=label)]
         return sum(scores) / len(scores)
 
     if name == "pa":  # it has no adapters
         grid = replace(grid, adapters=(0.0,))
-    return tune_pair(accuracy_of, getattr(published, kind), grid)
+    if name not in WITH_STARTS:
+        grid = replace(grid, share=(1.0,))
+    return tune(accuracy_of, Point(*getattr(published, kind)), grid)
 
 
 def _threshold(kit: Kit, seen: Sequence[LazyEpisode], unseen: Sequence[LazyEpisode], track: Track) -> float:

@@ -86,7 +86,10 @@ class PreconditionerLearner:
             generator=torch.Generator().manual_seed(settings.seed),
         ).to(self.device)
         self.roots = {domain: owned(first.roots_of(domain)) for domain in tasks.domains}
-        self.starts = {domain: owned(self.start) for domain in tasks.domains if settings.train_starts}
+        common = settings.train_starts and settings.common_start
+        self.common = owned(self.start) if common else {}
+        own = zeros(self.start) if common else self.start
+        self.starts = {domain: owned(own) for domain in tasks.domains if settings.train_starts}
         self.design = design_named(settings.design)
         named = self._named()
         self.names = {what: list(tensors) for what, tensors in named.items()}
@@ -99,9 +102,9 @@ class PreconditionerLearner:
             )
         }
         if settings.train_starts:
-            self.optimizers["starts"] = torch.optim.Adam(
-                list(named["starts"].values()), lr=settings.start_rate
-            )
+            for what in ("starts", "common") if common else ("starts",):
+                values = list(named[what].values())
+                self.optimizers[what] = torch.optim.Adam(values, lr=settings.start_rate)
 
     def update(self, step: int) -> Metrics:
         """Lines 6 to 12 of Algorithm 1: the mean over a batch of tasks, one optimizer step."""
@@ -202,13 +205,11 @@ class PreconditionerLearner:
         for domain, adjoint in adjoints.items():
             for site, gradient in adjoint.items():
                 self.starts[domain][site].grad = gradient
-        set_rate(self.optimizers["roots"], self._rate(step))
-        if adjoints:
-            set_rate(
-                self.optimizers["starts"],
-                cosine_restarts(self.settings.start_rate, step, self.settings.period),
-            )
-        for optimizer in self.optimizers.values():
+        for site, value in self.common.items():
+            value.grad = torch.stack([adjoint[site] for adjoint in adjoints.values()]).sum(dim=0)
+        start_rate = cosine_restarts(self.settings.start_rate, step, self.settings.period)
+        for what, optimizer in self.optimizers.items():
+            set_rate(optimizer, self._rate(step) if what == "roots" else start_rate)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 
@@ -216,8 +217,10 @@ class PreconditionerLearner:
     def _preconditioner(self, domain: str) -> Preconditioner:
         return {site: self.design(root) for site, root in self.roots[domain].items()}
 
+    @torch.no_grad()
     def _start_of(self, domain: str) -> TaskParams:
-        return self.starts.get(domain, self.start)
+        own = self.starts.get(domain, self.start)
+        return {site: self.common[site] + value for site, value in own.items()} if self.common else own
 
     @torch.no_grad()
     def _largest_eigenvalue(self) -> Tensor:
@@ -229,7 +232,7 @@ class PreconditionerLearner:
         return torch.stack(values).max()
 
     def _named(self) -> dict[str, dict[str, Tensor]]:
-        return {"roots": joined(self.roots), "starts": joined(self.starts)}
+        return {"roots": joined(self.roots), "starts": joined(self.starts), "common": self.common}
 
 
 def train_preconditioners(
@@ -267,9 +270,10 @@ def train_preconditioners(
     if isinstance(learner, LastMapLearner):
         return TrainedPreconditioners(*learned_maps(learner, state), outcome)
     roots = stacked(part(state, "roots"), tasks.domains, backbone.sites)
-    starts = stacked(part(state, "starts"), tasks.domains, backbone.sites) if settings.train_starts else None
-    return TrainedPreconditioners(
-        DomainPreconditioners(tasks.domains, roots, settings.design),
-        None if starts is None else DomainStarts(tasks.domains, starts),
-        outcome,
-    )
+    starts = None
+    if settings.train_starts:
+        values, common = stacked(part(state, "starts"), tasks.domains, backbone.sites), part(state, "common")
+        whole = {site: value + common[site] if common else value for site, value in values.items()}
+        starts = DomainStarts(tasks.domains, whole, common or None)
+    found = DomainPreconditioners(tasks.domains, roots, settings.design)
+    return TrainedPreconditioners(found, starts, outcome)
