@@ -238,6 +238,27 @@ def test_hyper_networks_in_pieces_equal_those_in_one(
         train_modulator(other, net, tasks, MODULATOR, tmp_path / "whole", watch=WATCH, resume=True)  # type: ignore[arg-type]
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_every_learner_learns_on_a_gpu(
+    net: Backbone, residents: dict[str, ResidentDomain], tmp_path: Path
+) -> None:
+    there, held = net.to("cuda"), {name: domain.to("cuda") for name, domain in residents.items()}
+    learner = TemplateLearner(there, held, TEMPLATE, PROTOCOL, ALONE)
+    sets = learner.sets.at(0)
+    together = learner.logits(sets.images, sets.domains).detach()
+    alone = [learner.logits(sets.images[j : j + 1], sets.domains[j : j + 1]).detach() for j in range(2)]
+    torch.testing.assert_close(together, torch.cat(alone), rtol=0.02, atol=0.05)
+    train_template(there, held, TEMPLATE, tmp_path / "t", protocol=PROTOCOL, watch=WATCH)
+    train_blender(held, BLENDER, tmp_path / "b", watch=WATCH)
+    for which in ("cnaps", "trim"):
+        train_modulator(which, there, ResidentTasks(held, PROTOCOL), MODULATOR, tmp_path / which, watch=WATCH)
+    for name in ("t", "b", "cnaps", "trim"):
+        losses = [line["loss"] for line in journal.read(tmp_path / name / LOG) if "loss" in line]
+        assert len(losses) == 4
+        assert all(np.isfinite(losses))
+
+
 def _film():  # type: ignore[no-untyped-def]
     from fewshift.nets.film import FilmSites, block_norms
 

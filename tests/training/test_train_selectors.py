@@ -15,6 +15,7 @@ from fewshift.core.selection import extractor_centres
 from fewshift.core.urt import attention
 from fewshift.data.resident import ResidentDomain
 from fewshift.errors import FewshiftError
+from fewshift.nets.backbone import Backbone
 from fewshift.nets.extractors import Extractors
 from fewshift.training import journal
 from fewshift.training.checkpoint import load_checkpoint
@@ -139,3 +140,18 @@ def test_a_favourite_gives_half_of_the_tasks(tasks: ResidentTasks) -> None:
 def test_settings_check_themselves(change: dict[str, object], said: str) -> None:
     with pytest.raises(FewshiftError, match=said):
         replace(SETTINGS, **change)  # type: ignore[arg-type]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_a_selector_learns_on_a_gpu(
+    residents: dict[str, ResidentDomain], extractors: Extractors, tmp_path: Path
+) -> None:
+    there = replace(extractors, backbones=tuple(_on_gpu(b) for b in extractors.backbones))
+    found = train({n: d.to("cuda") for n, d in residents.items()}, there, tmp_path)
+    assert all(tensor.isfinite().all() for tensor in found.values())
+
+
+def _on_gpu(backbone: Backbone) -> Backbone:
+    frozen = {name: tensor.cuda() for name, tensor in backbone.frozen.items()}
+    return replace(backbone.to("cuda"), frozen=frozen)
