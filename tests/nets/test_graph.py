@@ -139,6 +139,18 @@ def together(
             torch.testing.assert_close(one.params[site], value, rtol=0, atol=atol)
 
 
+def test_a_task_that_diverges_harms_no_other(make_backbone: Make, make_task: MakeTask) -> None:
+    backbone = make_backbone()
+    tasks = [make_task(12, way=3), make_task(30, way=6), make_task(17, way=4)]
+    calm, wild = (Preconditioned(None, site_rates(backbone.sites, rate, rate)) for rate in (0.05, 1e300))
+    engine = GraphEngine(backbone, captured=False)
+    found = engine.adapt_many(tasks, [backbone.init()] * 3, [calm, wild, calm], 4)
+    assert not bool(found[1].losses.isfinite().all())
+    for place in (0, 2):
+        wanted = PlainEngine(backbone).adapt(tasks[place], backbone.init(), calm, 4)
+        torch.testing.assert_close(found[place].losses, wanted.losses, rtol=0, atol=1e-9)
+
+
 def half(engine: GraphEngine, make_task: MakeTask) -> None:
     """16 bits follow 32 for some steps: sums are added up in 32 bits and gradients do not underflow."""
     backbone = engine.backbone

@@ -4,7 +4,9 @@ fewshift bench adapt --sizes 25,100 --steps 40 --json adapt.json
 
 Every engine gets the same task and Adadelta at TSA's rates. `tflops` counts the work a step needs by direct
 convolution, the same for all engines: forward and input gradients of the 3x3 layers and projections, the
-centre taps' weight gradients, no stem. `share` compares it with a large matrix product on the same machine.
+centre taps' weight gradients, no stem. `share` compares it with a large matrix product of the same precision
+on the same machine. An engine's name may carry a precision: `graph float16`. The public-style loop and the
+others run as torch does by default, where convolutions use TF32 on a GPU.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import multiprocessing
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from fewshift.core.centroids import cosine_logits, prototypes
 from fewshift.core.updates import Adadelta, site_rates
 from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.choice import choose_engine
+from fewshift.nets.precision import DEFAULT, PRECISIONS, Precision, activations, arithmetic, precision_named
 from fewshift.nets.resnet import STRIDES, ResNet18
 from fewshift.types import Labelled, Task
 
@@ -49,7 +52,8 @@ def run(
     """Each time is the best of `repeats`, taken in turns: other work on the machine only slows a run down."""
     net = lived_in_net(width, image_size).to(device)
     backbone = freeze(net)
-    rate = matrix_product_rate(device)
+    wanted: Sequence[Precision] = PRECISIONS if device.startswith("cuda") else ("float32",)
+    rates = {precision: matrix_product_rate(device, precision=precision) for precision in wanted}
     results = []
     for size in sizes:
         task, query = make_task(size, image_size, device)
@@ -65,31 +69,38 @@ def run(
                 found[name] = min(found[name], _now(device) - start)
         work = step_work(width, image_size, net.stem_padding) * size * steps / 1e12
         for name in engines:
+            kind, _, asked = name.partition(" ")
+            precision: Precision = (
+                precision_named(asked) if asked else ("tf32" if device.startswith("cuda") else "float32")
+            )
             row: dict[str, Any] = {
                 "size": size,
-                "engine": name,
+                "engine": kind,
+                "precision": precision,
                 "seconds": round(found[name], 4),
                 "ratio": round(found[PUBLIC] / found[name], 3),
                 "tflops": round(work / found[name], 4),
-                "share": round(work / found[name] / rate, 3),
+                "share": round(work / found[name] / rates[precision], 3),
                 "accuracy": round(_accuracy(features[name], task, query), 4),
             }
             if memory:
                 row["peak_mb"] = peak_memory(name, size, width, image_size)
             results.append(row)
     settings = {"steps": steps, "width": width, "image_size": image_size, "repeats": repeats}
-    return {"machine": machine(device, rate), "settings": settings, "results": results}
+    return {"machine": machine(device, rates), "settings": settings, "results": results}
 
 
-def machine(device: str, rate: float) -> dict[str, Any]:
+def machine(device: str, rates: Mapping[Precision, float] | float) -> dict[str, Any]:
     """Where the numbers come from."""
     cuda = device.startswith("cuda")
+    if isinstance(rates, float):
+        rates = {"float32": rates}
     return {
         "device": torch.cuda.get_device_name(device) if cuda else _cpu_name(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
-        "matrix_product_tflops": round(rate, 4),
+        "matrix_product_tflops": rates,
     }
 
 
@@ -135,16 +146,17 @@ def step_work(width: int, image_size: int, stem_padding: int) -> int:
     return 2 * (products + channels * channels)
 
 
-def matrix_product_rate(device: str, size: int = 0) -> float:
-    """TFLOP/s of a large float32 matrix product as torch is set up here."""
+def matrix_product_rate(device: str, size: int = 0, precision: Precision = "float32") -> float:
+    """TFLOP/s of a large matrix product of random numbers."""
     size = size or (8192 if device.startswith("cuda") else 2048)
-    a, b = torch.randn(2, size, size, device=device)
+    a, b = torch.randn(2, size, size, device=device, dtype=activations(precision, torch.float32))
     best = float("inf")
-    for _ in range(5):
-        start = _now(device)
-        a @ b
-        best = min(best, _now(device) - start)
-    return 2 * size**3 / best / 1e12
+    with arithmetic(precision):
+        for _ in range(5):
+            start = _now(device)
+            a @ b
+            best = min(best, _now(device) - start)
+    return round(2 * size**3 / best / 1e12, 4)
 
 
 def peak_memory(name: str, size: int, width: int, image_size: int, steps: int = 2) -> int:
@@ -174,7 +186,8 @@ def _adaptation(
             return copy
 
         return public
-    engine = choose_engine(backbone, name)
+    kind, _, precision = name.partition(" ")
+    engine = choose_engine(backbone, kind, precision or DEFAULT)
     start, update = backbone.init(), Adadelta(site_rates(backbone.sites, *RATES))
 
     def adapt() -> Callable[[Tensor], Tensor]:
@@ -213,7 +226,8 @@ def table(outcome: dict[str, Any]) -> str:
     for row in outcome["results"]:
         extra = f"  {row['peak_mb']} MB" if "peak_mb" in row else ""
         lines.append(
-            f"{row['size']:>5} images  {row['engine']:<8} {row['seconds']:>9.3f} s  {row['ratio']:>6.2f}x  "
+            f"{row['size']:>5} images  {row['engine']:<8} {row['precision']:<8} {row['seconds']:>8.3f} s  "
+            f"{row['ratio']:>6.2f}x  "
             f"{row['tflops']:>8.3f} TFLOP/s ({row['share']:.0%})  accuracy {row['accuracy']:.3f}{extra}"
         )
     return "\n".join(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -48,6 +48,9 @@ def adapt(
     width: Annotated[int, typer.Option(help="The ResNet-18's width; 64 is the published one.")] = 64,
     image_size: Annotated[int, typer.Option(help="Pixels a side.")] = 84,
     engines: Annotated[str, typer.Option(help="Engines to compare with the public-style loop.")] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="The graph engine's: float32, tf32 or float16, several with commas.")
+    ] = "tf32,float16",
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
     repeats: Annotated[int, typer.Option(help="The best of so many counts.", min=1)] = 3,
     json_file: JsonFile = None,
@@ -58,10 +61,13 @@ def adapt(
     """
     from fewshift.benchmarks import adapt as adaptation
     from fewshift.cli.evaluate_inputs import words
+    from fewshift.nets.precision import precision_named
 
     chosen = words(engines)
     if chosen == ["auto"]:
-        chosen = ["plain", "folded", *(["graph"] if device.startswith("cuda") else [])]
+        chosen = ["public", "plain", "folded", *(["graph"] if device.startswith("cuda") else [])]
+    graphs = [f"graph {precision_named(name)}" for name in words(precision)]
+    chosen = [name for engine in chosen for name in (graphs if engine == "graph" else [engine])]
     outcome = adaptation.run(
         [int(size) for size in words(sizes)], steps, width, image_size, device, chosen, repeats=repeats
     )
@@ -73,41 +79,84 @@ def adapt(
 def meta(
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
     width: Annotated[int, typer.Option(help="The ResNet-18's width.")] = 16,
-    support: Annotated[int, typer.Option(help="Support images.")] = 30,
-    query: Annotated[int, typer.Option(help="Query images.")] = 20,
+    support: Annotated[int, typer.Option(help="Support images, for the memory.")] = 30,
+    query: Annotated[int, typer.Option(help="Query images, for the memory.")] = 20,
+    precision: Annotated[str, typer.Option(help="float32, tf32 or float16, on a GPU.")] = "tf32",
+    updates: Annotated[int, typer.Option(help="Updates to time; 0 leaves the rate out.", min=0)] = 2,
+    orders: Annotated[str, typer.Option(help="Orders to time, with commas.")] = "1,2",
+    memory: Annotated[bool, typer.Option(help="Measure memory too, in fresh processes.")] = True,
     json_file: JsonFile = None,
 ) -> None:
-    """Peak memory of exact meta-gradients with five inner steps against one, each in a fresh process.
+    """Tasks a second of meta-training, and peak memory with five inner steps against one.
 
-    Example: `fewshift bench meta --json meta.json`
+    Example: `fewshift bench meta --device cuda --width 64 --updates 12 --json meta.json`
     """
-    from fewshift.benchmarks import meta_memory
+    from fewshift.benchmarks import meta_memory, meta_rate
+    from fewshift.cli.evaluate_inputs import words
+    from fewshift.nets.precision import precision_named
 
-    _finish(meta_memory.run(device=device, width=width, support=support, query=query), json_file)
+    outcome: dict[str, Any] = {}
+    if updates:
+        wanted: tuple[Literal[1, 2], ...] = tuple(2 if order == "2" else 1 for order in words(orders))
+        outcome |= meta_rate.run(
+            device, width, precision=precision_named(precision), updates=updates, orders=wanted
+        )
+    if memory:
+        outcome["memory"] = meta_memory.run(device=device, width=width, support=support, query=query)
+    _finish(outcome, json_file)
 
 
 @bench.command()
-def gap(
-    size: Annotated[int, typer.Option(help="Support images.", min=5)] = 350,
-    width: Annotated[int, typer.Option(help="The ResNet-18's width; 64 is the published one.")] = 64,
-    image_size: Annotated[int, typer.Option(help="Pixels a side.")] = 84,
-    tsp_steps: Annotated[int, typer.Option(help="TSP's steps.", min=1)] = 40,
-    gap_steps: Annotated[int, typer.Option(help="GAP's steps.", min=1)] = 10,
-    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
-    repeats: Annotated[int, typer.Option(help="The best of so many counts.", min=1)] = 3,
+def gate(
+    kit: Annotated[str, typer.Option(help="A kit file, or a bundled kit's name.")],
+    records: Annotated[Path | None, typer.Option(help="A folder of converted domains.")] = None,
+    suite: Annotated[str | None, typer.Option(help="A suite by name; see `fewshift data list`.")] = None,
+    domains: Annotated[str | None, typer.Option(help="Names with commas. Default: all.")] = None,
+    precision: Annotated[str, typer.Option(help="What to compare with float32.")] = "tf32,float16",
+    methods: Annotated[str, typer.Option(help="Methods that adapt, with commas.")] = "tsa,tsp",
+    tasks: Annotated[int, typer.Option(help="Tasks in all, shared by the domains.", min=2)] = 200,
+    device: Annotated[str, typer.Option(help="A CUDA device.")] = "cuda",
     json_file: JsonFile = None,
 ) -> None:
-    """Seconds a task takes by GAP, its eigen and approximate forms, and by TSP: published as 13 to 1.
+    """Accuracy in a faster precision against float32 on the same tasks; fails beyond 0.1 points.
 
-    Example: `fewshift bench gap --device cuda --json gap.json`
+    Example: `fewshift bench gate --kit KIT --records DIR --tasks 200`
     """
-    from fewshift.benchmarks import gap as comparison
+    from fewshift.benchmarks import gate as gates
+    from fewshift.cli import evaluate_inputs as inputs
+    from fewshift.data.episodes import reader
+    from fewshift.data.plan import choices, plan_task
+    from fewshift.data.protocol import VARYING
+    from fewshift.errors import FewshiftError
+    from fewshift.evaluation.pixel_rule import pixel_rule
+    from fewshift.evaluation.run import with_roles
+    from fewshift.nets.bundled import find_kit
+    from fewshift.nets.precision import precision_named
+    from fewshift.progress import silent
 
-    outcome = comparison.run(
-        size, width, image_size, device, tsp_steps=tsp_steps, gap_steps=gap_steps, repeats=repeats
-    )
-    typer.echo(comparison.table(outcome), err=True)
+    where = inputs.choose_device(device)
+    if where.type != "cuda":
+        raise FewshiftError(
+            f"precisions differ on a CUDA device only, not on {where.type}: give --device cuda"
+        )
+    _, loaded = find_kit(kit, where)
+    found = inputs.open_domains(records, None, suite, inputs.words(domains), "test", silent)
+    chosen = with_roles(found, loaded.domains)
+    read = reader(chosen, pixel_rule(loaded), reveal_seen=True)
+    among = [choices(domain.spec, "test", VARYING) for domain in chosen]
+    plans = (plan_task(among[n % len(among)], 0, n // len(among)) for n in range(tasks))
+    precisions = [precision_named(name) for name in inputs.words(precision)]
+    outcome = gates.run(loaded, map(read, plans), where, precisions, inputs.words(methods))
     _finish(outcome, json_file)
+    failed = [row for row in outcome["results"] if not row["passes"]]
+    for row in failed:
+        typer.echo(
+            f"fewshift: {row['method']} in {row['precision']} is {row['difference']:+.3f} points from "
+            f"float32, more than {gates.ALLOWED}",
+            err=True,
+        )
+    if failed:
+        raise typer.Exit(1)
 
 
 def _finish(outcome: dict[str, Any], json_file: Path | None) -> None:

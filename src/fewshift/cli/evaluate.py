@@ -35,6 +35,9 @@ def evaluate(
     engine: Annotated[
         str, typer.Option(help="auto, plain, folded or graph: the same numbers, other speed.")
     ] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="Of the graph engine on a GPU: float32, tf32 or float16.")
+    ] = "tf32",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     shard: Annotated[str, typer.Option(help="This process's part as i/n; each with its own --out.")] = "1/1",
     workers: Annotated[int, typer.Option(min=0, help="Threads that read the next tasks meanwhile.")] = 2,
@@ -56,13 +59,14 @@ def evaluate(
     from fewshift.evaluation.run import Job, parse_shard, run, with_roles
     from fewshift.nets.bundled import find_kit
     from fewshift.nets.choice import choose_engine
+    from fewshift.nets.together import Together
 
     part, chosen_split = parse_shard(shard), inputs.split_named(split)
     chosen_protocol = inputs.protocol_named(protocol)
     inputs.named_methods(methods)  # a wrong name is said before anything is read
     where = inputs.choose_device(device)
     kit_name, loaded = find_kit(kit, where)
-    chosen_engine = choose_engine(loaded.backbone, engine)
+    chosen_engine = Together(choose_engine(loaded.backbone, engine, precision))
     built = inputs.build_methods(methods, loaded, chosen_engine, oracle, partial(typer.echo, err=True))
     track = bars(quiet)
     found = inputs.open_domains(records, folder, suite, inputs.words(domains), chosen_split, track)
@@ -88,6 +92,7 @@ def evaluate(
             engine=chosen_engine.name,
             device=where,
             track=track,
+            together=chosen_engine if chosen_engine.name == "graph" else None,
         )
     except KeyboardInterrupt:
         command = shlex.join(["fewshift", *sys.argv[1:]])

@@ -146,13 +146,17 @@ def attempt(
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     start = time.perf_counter()
-    if together is None or len(episodes) == 1:
+    if together is None or len(episodes) == 1 or not _built_with(method, together):
         found = [one(episode) for episode in episodes]
     else:
         found = together.each([partial(one, episode) for episode in episodes])
     _finish(device)
     seconds = (time.perf_counter() - start) / len(episodes)
     return [(adapted, logits, seconds) for adapted, logits in found]
+
+
+def _built_with(method: Method, engine: Together) -> bool:
+    return getattr(method, "engine", None) is engine
 
 
 def score(method: Method, episode: Episode, setting: Setting, keep_losses: bool = False) -> Score:

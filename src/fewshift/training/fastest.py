@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.folded_resnet import cannot_fold
+from fewshift.nets.precision import DEFAULT, Precision
 from fewshift.training.graphed import GraphedBatches
 from fewshift.training.metagradients import FoldedOneByOne, MetaGradients, OneByOne
 
 
-def best_meta_gradients(backbone: Backbone) -> MetaGradients:
-    """Graphs on a CUDA device, folded convolutions elsewhere, the definition where nothing can be folded."""
+def best_meta_gradients(backbone: Backbone, precision: Precision = DEFAULT) -> MetaGradients:
+    """Graphs on a CUDA device, folded convolutions elsewhere, the definition where nothing can be folded.
+
+    The precision is that of the graphs.
+    """
     if cannot_fold(backbone):
         return OneByOne(backbone)
-    return GraphedBatches(backbone) if backbone.device.type == "cuda" else FoldedOneByOne(backbone)
+    return GraphedBatches(backbone, precision) if backbone.device.type == "cuda" else FoldedOneByOne(backbone)

@@ -1,0 +1,93 @@
+"""Tasks a second of Algorithm 1 as it is run: tasks gathered on the device, meta-gradients, optimizer steps.
+
+fewshift bench meta --device cuda --width 64
+
+The images are random. Tasks have at most 20 ways, 120 support images and 5 queries a class.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Literal
+
+import torch
+
+from fewshift.benchmarks.adapt import lived_in_net, machine, matrix_product_rate
+from fewshift.data.pixels import PixelRule
+from fewshift.data.protocol import Protocol
+from fewshift.data.resident import ResidentDomain
+from fewshift.data.spec import flat_spec
+from fewshift.nets.backbone import freeze
+from fewshift.nets.precision import DEFAULT, Precision
+from fewshift.training.distributed import ALONE
+from fewshift.training.fastest import best_meta_gradients
+from fewshift.training.preconditioners import PreconditionerLearner
+from fewshift.training.settings import InnerLevel, PreconditionerSettings
+from fewshift.training.tasks import ResidentTasks
+
+SMALL_TASKS = Protocol(max_way=20, max_support=120, max_query=5)
+CLASSES, EACH = 50, 40  # of each domain
+
+
+def run(
+    device: str = "cpu",
+    width: int = 64,
+    *,
+    image_size: int = 84,
+    precision: Precision = DEFAULT,
+    orders: tuple[Literal[1, 2], ...] = (1, 2),
+    updates: int = 12,
+    tasks_per_update: int = 16,
+    domains: int = 8,
+    protocol: Protocol = SMALL_TASKS,
+) -> dict[str, Any]:
+    """Each rate is that of `updates` updates after as many to warm up: the first ones capture graphs."""
+    tasks = ResidentTasks(
+        {f"noise {d}": noise(f"noise {d}", image_size, device) for d in range(domains)}, protocol
+    )
+    backbone = freeze(lived_in_net(width, image_size).to(device))
+    results = []
+    for order in orders:
+        way = best_meta_gradients(backbone, precision)
+        inner = InnerLevel(order=order)
+        settings = PreconditionerSettings(
+            tasks_per_update=tasks_per_update, inner=inner, spectrum_every=10**9, validation_tasks=0
+        )
+        learner = PreconditionerLearner(backbone, tasks, settings, way, ALONE)
+        began = _now(device)
+        for step in range(updates):
+            learner.update(step)
+        warm = _now(device)
+        for step in range(updates, 2 * updates):
+            learner.update(step)
+        seconds = _now(device) - warm
+        row = {
+            "order": order,
+            "width": width,
+            "engine": type(way).__name__,
+            "tasks_per_second": round(updates * tasks_per_update / seconds, 2),
+            "warm_up_seconds": round(warm - began, 2),
+        }
+        if device.startswith("cuda"):
+            row["peak_mb"] = torch.cuda.max_memory_allocated(device) // 2**20
+        results.append(row)
+    shape = {"precision": precision, "steps": InnerLevel().steps, "tasks_per_update": tasks_per_update}
+    where = machine(device, matrix_product_rate(device))
+    return {"machine": where, "settings": shape | protocol.to_dict(), "results": results}
+
+
+def noise(name: str, size: int, device: str) -> ResidentDomain:
+    """A domain of random pictures, held on the device."""
+    names = tuple(f"class {c}" for c in range(CLASSES))
+    spec = flat_spec(name, names, (EACH,) * CLASSES, {"train": CLASSES - 10, "valid": 5, "test": 5})
+    generator = torch.Generator(device=device).manual_seed(0)
+    shape = (CLASSES * EACH, size, size, 3)
+    levels = torch.randint(0, 256, shape, dtype=torch.uint8, device=device, generator=generator)
+    rule = PixelRule(size, "protocol")
+    return ResidentDomain(spec, rule, levels, {c: c * EACH for c in range(CLASSES)})
+
+
+def _now(device: str) -> float:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
