@@ -166,6 +166,22 @@ def test_starting_values_can_be_learned(backbone: Backbone, tasks: ResidentTasks
     )
 
 
+def test_a_common_start_is_moved_by_every_domain(
+    backbone: Backbone, tasks: ResidentTasks, tmp_path: Path
+) -> None:
+    settings = preconditioner_settings(train_starts=True, common_start=True, tasks_per_update=1, updates=2)
+    learner = learner_of(backbone, tasks, settings)
+    learner.update(0)  # a task of the first domain
+    moved, own = learner._start_of("grey")["last"], learner.starts["grey"]["last"]
+    assert torch.count_nonzero(own) == 0
+    assert not torch.equal(moved, learner.start["last"])
+    found = train_preconditioners(backbone, tasks, settings, tmp_path, watch=WATCH).starts
+    assert found is not None
+    assert found.base is not None
+    assert not torch.equal(found.of("red")["last"], found.base["last"])
+    assert not torch.equal(found.base["last"], learner.start["last"])
+
+
 class Poisoned:
     """Some tasks give numbers that are not finite."""
 

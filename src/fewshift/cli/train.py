@@ -155,6 +155,9 @@ def preconditioners(
     train_starts: Annotated[
         bool, typer.Option("--train-starts", help="Learn each domain's starting values, too.")
     ] = False,
+    common_start: Annotated[
+        bool, typer.Option("--common-start", help="Starting values are a shared one plus each domain's own.")
+    ] = False,
     start_rate: Annotated[
         float | None, typer.Option(help="Learning rate of the starting values (Adam).")
     ] = None,
@@ -204,6 +207,7 @@ def preconditioners(
             "rank": rank,
             "normalise": normalise,
             "train_starts": train_starts,
+            "common_start": common_start,
             "start_rate": start_rate,
             "weight_decay": weight_decay,
             "seed": seed,

@@ -56,6 +56,7 @@ def save_kit(
             f"{type(backbone.net).__name__}: use weights=False"
         )
     roots = kit.preconditioners.roots if kit.preconditioners else {}
+    starts = _starts_parts(kit.starts, kit.backbone)
     header = {
         "architecture": architecture,
         "sites": list(backbone.sites) if isinstance(backbone.adapters, ResidualAdapters) else None,
@@ -72,10 +73,7 @@ def save_kit(
     parts: dict[str, Mapping[str, Tensor]] = {
         "backbone": _as(backbone.frozen, weights_dtype) if weights else {},
         "roots": _as(roots, roots_dtype),
-        **{
-            name: _as(tensors, starts_dtype)
-            for name, tensors in _starts_parts(kit.starts, kit.backbone).items()
-        },
+        **{name: _as(tensors, starts_dtype) for name, tensors in starts.items()},
         "classifier": classifier.state_dict() if classifier else {},
         **{f"part {name}": found.tensors for name, found in kit.parts.items()},
     }

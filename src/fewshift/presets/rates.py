@@ -129,7 +129,8 @@ def _tune(
         pair = Pair(point.adapters, point.last)
         fixed = replace(method, rates=BySeen(pair, pair))  # type: ignore[type-var]
         if name in WITH_STARTS:
-            fixed = replace(fixed, share=StartShare(point.share, point.share))
+            share = StartShare(point.share, point.share)
+            fixed = replace(fixed, share=share)  # type: ignore[type-var]
         label = f"{name} on {kind} validation tasks at " + ", ".join(f"{value:g}" for value in point)
         scores = [score(fixed, task(), Setting()).accuracy for task in track(tasks, label=label)]
         return sum(scores) / len(scores)

@@ -65,7 +65,7 @@ def draw(augmentation: Augmentation, count: int, generator: np.random.Generator)
     colour = np.array(spread) * generator.uniform(-1, 1, (count, 4)) + np.array([0, 1, 1, 0])
     place = generator.integers(0, 2 * augmentation.pad + 1, (count, 3))
     place[:, 2] = generator.integers(0, 2, count) if augmentation.flip else 0
-    window = np.tile(np.float32([1, 1, 0, 0]), (count, 1))
+    window = np.tile(np.array([1, 1, 0, 0], np.float32), (count, 1))
     if augmentation.zoom:
         sides = 1 - augmentation.zoom * generator.uniform(0, 1, (count, 2))
         centres = (1 - sides) * generator.uniform(-1, 1, (count, 2))
