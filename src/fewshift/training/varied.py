@@ -1,0 +1,70 @@
+"""Tasks whose images are varied as a backbone's are while it is trained.
+
+A backbone knows the TRAIN images of small domains nearly by heart, so tasks made of them leave nothing to
+learn. Varied, they are new pictures of known classes. Our own; the paper's tasks are not varied.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import torch
+
+from fewshift.errors import FewshiftError
+from fewshift.training.augment import Augmentation, augment, draw
+from fewshift.training.tasks import ResidentTasks
+from fewshift.types import Address, Episode, Labelled, Split
+
+
+@dataclass(frozen=True)
+class VariedTasks:
+    """A source of tasks in which those of some splits are varied, each by the numbers of its address."""
+
+    tasks: ResidentTasks
+    augmentation: Augmentation
+    never_mirrored: tuple[str, ...] = ()
+    splits: tuple[Split, ...] = ("train",)
+
+    def __post_init__(self) -> None:
+        for name, domain in self.tasks.residents.items():
+            if not domain.rule.mean == domain.rule.std == (0.5, 0.5, 0.5):
+                raise FewshiftError(
+                    f"{name}: only images on the scale [-1, 1] can be varied, not another kit's"
+                )
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The domains that have tasks."""
+        return self.tasks.domains
+
+    @property
+    def protocol(self) -> object:
+        """The protocol of the tasks."""
+        return self.tasks.protocol
+
+    def has(self, domain: str, split: Split) -> bool:
+        """Are there classes of this split at all?"""
+        return self.tasks.has(domain, split)
+
+    def episode(self, address: Address) -> Episode:
+        """The task at this address."""
+        found = self.tasks.episode(address)
+        if address.split not in self.splits:
+            return found
+        support, query = found.task.support, found.query
+        images = torch.cat([support.images, query.images])
+        key = hashlib.sha256(f"{address.seed} {address.domain} {address.index}".encode()).digest()
+        draws = draw(self.augmentation, len(images), np.random.default_rng(int.from_bytes(key[:8], "big")))
+        if address.domain in self.never_mirrored:
+            draws = draws.unmirrored(np.ones(len(images), np.bool_))
+        varied = augment((images + 1) * 127.5, self.augmentation, draws)
+        count = len(support.labels)
+        task = replace(found.task, support=Labelled(varied[:count], support.labels))
+        return replace(found, task=task, query=Labelled(varied[count:], query.labels))
+
+    def identity(self) -> dict[str, object]:
+        """What decides the tasks."""
+        varied = {"augmentation": asdict(self.augmentation), "never_mirrored": list(self.never_mirrored)}
+        return {**self.tasks.identity(), "varied": {**varied, "splits": list(self.splits)}}
