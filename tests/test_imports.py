@@ -11,9 +11,9 @@ LEVELS = [
     {"core"},
     {"nets", "data"},
     {"methods", "training", "evaluation"},
-    {"presets", "benchmarks"},
+    {"presets"},
     {"estimator"},
-    {"web"},
+    {"web", "benchmarks"},
     {"cli"},
     {"__main__"},
 ]

@@ -8,6 +8,8 @@ import typer
 
 from fewshift import __version__
 from fewshift.cli.bench import bench
+from fewshift.cli.bench_own import fit as bench_fit
+from fewshift.cli.bench_own import own_images
 from fewshift.cli.data import data
 from fewshift.cli.demo import demo
 from fewshift.cli.doctor import doctor
@@ -20,6 +22,7 @@ from fewshift.cli.report import report
 from fewshift.cli.reproduce import reproduce
 from fewshift.cli.spectrum import spectrum
 from fewshift.cli.train import train
+from fewshift.cli.web import web
 from fewshift.errors import FewshiftError
 
 app = typer.Typer(
@@ -59,6 +62,9 @@ app.command("predict")(predict)
 app.add_typer(train, name="train")
 app.command("reproduce")(reproduce)
 app.command("spectrum")(spectrum)
+app.command("web")(web)
+bench.command("fit")(bench_fit)
+bench.command("own-images")(own_images)
 app.add_typer(bench, name="bench")
 
 

@@ -1,0 +1,88 @@
+"""`fewshift bench fit` and `own-images`: what a fit on one's own images costs, and what it is worth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results to this file, too.")]
+
+
+def fit(
+    sizes: Annotated[str, typer.Option(help="Numbers of support images, with commas.")] = "5,25,100,500",
+    kit: Annotated[str | None, typer.Option(help="A kit file or a bundled kit's name.")] = None,
+    method: Annotated[str, typer.Option(help="tsp, tsa, gd, pa or ncc.")] = "tsp",
+    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    json_file: JsonFile = None,
+) -> None:
+    """Seconds and memory of a fit on own images, against ncc and the published settings.
+
+    Example: `fewshift bench fit --sizes 5,25 --json fit.json`
+    """
+    from fewshift.benchmarks import fit_memory
+    from fewshift.cli.evaluate_inputs import words
+
+    outcome = fit_memory.run([int(size) for size in words(sizes)], kit, method, device)
+    typer.echo(fit_memory.table(outcome), err=True)
+    finish(outcome, json_file)
+
+
+def own_images(
+    records: Annotated[Path, typer.Option(help="A folder of converted domains.")],
+    kit: Annotated[str | None, typer.Option(help="A kit file or a bundled kit's name.")] = None,
+    method: Annotated[str, typer.Option(help="tsp, tsa, gd or pa.")] = "tsp",
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks a domain.")] = 10,
+    shots: Annotated[str, typer.Option(help="Images a class, in turn, with commas.")] = "1,2,5,10",
+    domains: Annotated[str | None, typer.Option(help="Names with commas. Default: all.")] = None,
+    split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+    json_file: JsonFile = None,
+) -> None:
+    """Accuracy of a fit against ncc on small tasks of five classes, by domain, with intervals.
+
+    Example: `fewshift bench own-images --records DIR --tasks 10 --json own.json`
+    """
+    from fewshift.benchmarks import own_images as comparison
+    from fewshift.cli.console import bars
+    from fewshift.cli.evaluate_inputs import split_named, words
+
+    numbers, names = [int(shot) for shot in words(shots)], words(domains)
+    outcome = comparison.run(
+        records, kit, method, tasks, numbers, device, split_named(split), domains=names, track=bars()
+    )
+    typer.echo(comparison.table(outcome), err=True)
+    finish(outcome, json_file)
+
+
+def gap(
+    size: Annotated[int, typer.Option(help="Support images.", min=5)] = 350,
+    width: Annotated[int, typer.Option(help="The ResNet-18's width; 64 is the published one.")] = 64,
+    image_size: Annotated[int, typer.Option(help="Pixels a side.")] = 84,
+    tsp_steps: Annotated[int, typer.Option(help="TSP's steps.", min=1)] = 40,
+    gap_steps: Annotated[int, typer.Option(help="GAP's steps.", min=1)] = 10,
+    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    repeats: Annotated[int, typer.Option(help="The best of so many counts.", min=1)] = 3,
+    json_file: JsonFile = None,
+) -> None:
+    """Seconds a task takes by GAP, its eigen and approximate forms, and by TSP: published as 13 to 1.
+
+    Example: `fewshift bench gap --device cuda --json gap.json`
+    """
+    from fewshift.benchmarks import gap as comparison
+
+    outcome = comparison.run(
+        size, width, image_size, device, tsp_steps=tsp_steps, gap_steps=gap_steps, repeats=repeats
+    )
+    typer.echo(comparison.table(outcome), err=True)
+    finish(outcome, json_file)
+
+
+def finish(outcome: dict[str, Any], json_file: Path | None) -> None:
+    """The results as JSON, on stdout and perhaps in a file."""
+    text = json.dumps(outcome, indent=1)
+    if json_file is not None:
+        json_file.write_text(text + "\n", encoding="utf-8")
+    typer.echo(text)
