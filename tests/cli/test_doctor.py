@@ -153,3 +153,10 @@ def test_from_a_shell(tmp_path: Path) -> None:
     )
     assert {check["area"] for check in json.loads(done.stdout)} == {"machine", "torch", "extras", "data"}
     assert done.stderr == ""
+
+
+def test_the_engine_is_named_with_its_reason(doctor: Doctor) -> None:
+    engine = checks(doctor)["engine"]
+    assert engine["state"] in ("ok", "missing")
+    assert engine["found"].split(":")[0] in ("folded", "graph")
+    assert "fastest" in engine["found"]

@@ -9,6 +9,7 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.cells import Cells, Shape
 from fewshift.nets.engine import FoldedEngine, PlainEngine
 from fewshift.nets.graph import GraphEngine, padded_size
+from fewshift.nets.notices import say_once
 from fewshift.nets.static import FAR, MAX_WAY, cell_losses
 from fewshift.types import Labelled, Task
 
@@ -73,7 +74,10 @@ def test_one_set_of_buffers_serves_all_rates(make_backbone: Make, make_task: Mak
     assert len(engine.steps) == 1
 
 
-def test_a_task_that_fits_no_graph_goes_through_the_folded_engine(make_backbone: Make) -> None:
+def test_a_task_that_fits_no_graph_goes_through_the_folded_engine(
+    make_backbone: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    say_once.cache_clear()
     backbone = make_backbone()
     many = Task(Labelled(torch.randn(60, 3, 28, 28, dtype=torch.float64), torch.arange(60)), 60)
     update = Preconditioned(None, site_rates(backbone.sites, 0.05, 0.3))
@@ -81,6 +85,10 @@ def test_a_task_that_fits_no_graph_goes_through_the_folded_engine(make_backbone:
     found = engine.adapt(many, backbone.init(), update, 2)
     assert torch.equal(found.losses, FoldedEngine(backbone).adapt(many, backbone.init(), update, 2).losses)
     assert not engine.steps
+    engine.adapt(many, backbone.init(), update, 1)
+    assert [record.message for record in caplog.records] == [
+        "fewshift: there is no graph for tasks of more than 50 ways: the folded engine does it"
+    ]
 
 
 def test_sizes_are_padded_to_the_next_of_a_short_list() -> None:

@@ -72,8 +72,10 @@ def check_machine() -> list[Check]:
 
 
 def check_torch() -> list[Check]:
-    """Version, threads, GPU."""
+    """Version, threads, GPU, and the engine that will be used."""
     import torch
+
+    from fewshift.nets.choice import usual_engine
 
     threads = f"{torch.__version__}, {torch.get_num_threads()} threads"
     checks = [Check("torch", "torch", "ok", threads)]
@@ -95,6 +97,17 @@ def check_torch() -> list[Check]:
                 "a CPU is enough for small kits and tasks",
             )
         )
+    name, reason = usual_engine("cuda" if torch.cuda.is_available() else "cpu")
+    missing = name == "graph" and _version("triton") is None
+    checks.append(
+        Check(
+            "torch",
+            "engine",
+            "missing" if missing else "ok",
+            f"{name}: {reason}" + (", but slower without Triton" if missing else ""),
+            "pip install triton" if missing else "",
+        )
+    )
     return checks
 
 

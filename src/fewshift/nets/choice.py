@@ -10,6 +10,7 @@ from fewshift.nets.engine import Engine, FoldedEngine, PlainEngine
 from fewshift.nets.folded_resnet import cannot_fold
 from fewshift.nets.graph import GraphEngine
 from fewshift.nets.last_map import LastMapEngine, why_not_last_only
+from fewshift.nets.notices import say_once
 from fewshift.nets.precision import DEFAULT, precision_named
 
 EngineName: TypeAlias = Literal["auto", "plain", "folded", "graph", "last-map"]
@@ -45,10 +46,15 @@ def choose_engine(backbone: Backbone, name: str = "auto", precision: str = DEFAU
             )
         return GraphEngine(backbone, precision=wanted)
     if why_not:
+        say_once(f"the plain engine is used, the slowest: the others do not fit this backbone ({why_not})")
         return PlainEngine(backbone, reason=f"the folded engine does not fit this backbone: {why_not}")
-    if on_gpu:
-        reason = "equal to the plain engine and the fastest on a CUDA device"
+    kind, reason = usual_engine(backbone.device.type)
+    if kind == "graph":
         return GraphEngine(backbone, reason=reason, precision=wanted)
-    return FoldedEngine(
-        backbone, reason=f"equal to the plain engine and the fastest on {backbone.device.type}"
-    )
+    return FoldedEngine(backbone, reason=reason)
+
+
+def usual_engine(device: str) -> tuple[EngineName, str]:
+    """What "auto" means on a kind of device for the ResNet-18 that everything here is made for, and why."""
+    on = "a CUDA device" if device == "cuda" else device
+    return ("graph" if device == "cuda" else "folded"), f"equal to the plain engine and the fastest on {on}"

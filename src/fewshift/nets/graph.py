@@ -17,6 +17,7 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.capture import captured
 from fewshift.nets.cells import Cells, Shape
 from fewshift.nets.engine import FoldedEngine, check_sites
+from fewshift.nets.notices import say_once
 from fewshift.nets.packing import SIZES, packed, padded_size
 from fewshift.nets.precision import DEFAULT, Precision, activations, arithmetic
 from fewshift.nets.static import MAX_WAY, Asked, Rule, StaticStep, kind_of
@@ -62,14 +63,17 @@ class GraphEngine:
         """Memory that all graphs share: no two run at once."""
         return torch.cuda.graph_pool_handle() if self.captured else None
 
-    def fits(self, task: Task, start: TaskParams, steps: int) -> bool:
-        """Is there a graph for this?"""
-        return (
-            padded_size(len(task.support.labels)) is not None
-            and task.way <= MAX_WAY
-            and set(start) == set(self.backbone.sites)
-            and steps <= MAX_STEPS
-        )
+    def misfit(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> str | None:
+        """Why there is no graph for this; None when there is one."""
+        if padded_size(len(task.support.labels)) is None:
+            return f"tasks of more than {SIZES[-1]} images"
+        if task.way > MAX_WAY:
+            return f"tasks of more than {MAX_WAY} ways"
+        if set(start) != set(self.backbone.sites):
+            return "adapting some of the sites only"
+        if steps > MAX_STEPS:
+            return f"more than {MAX_STEPS} steps"
+        return None if isinstance(update, Rule) else f"the rule {type(update).__name__}"
 
     def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
         """`steps` steps of `update` from `start` on L_in; nothing is read back from the GPU meanwhile."""
@@ -83,9 +87,11 @@ class GraphEngine:
         fitting: dict[Any, list[int]] = {}
         for number, (task, start, update) in enumerate(zip(tasks, starts, updates, strict=True)):
             check_sites(self.backbone, start)
-            if isinstance(update, Rule) and self.fits(task, start, steps):
+            misfit = self.misfit(task, start, update, steps)
+            if misfit is None and isinstance(update, Rule):
                 fitting.setdefault((kind_of(update), task.support.images.shape[1:]), []).append(number)
             else:
+                say_once(f"there is no graph for {misfit}: the folded engine does it")
                 found[number] = self.folded.adapt(task, start, update, steps)
         for numbers in fitting.values():
             for batch in packed([len(tasks[n].support.labels) for n in numbers]):

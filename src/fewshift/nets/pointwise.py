@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fewshift.nets.notices import say_once
+
 
 @cache
 def triton_kernels() -> Any:
@@ -18,6 +20,7 @@ def triton_kernels() -> Any:
     try:
         from fewshift.nets import pointwise_triton
     except ImportError:
+        say_once("Triton is not installed, so the graph engine takes more passes over memory than it could")
         return None
     return pointwise_triton
 

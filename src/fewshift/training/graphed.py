@@ -22,6 +22,7 @@ from fewshift.nets.capture import captured
 from fewshift.nets.cells import Shape
 from fewshift.nets.curvature import hessian_products
 from fewshift.nets.graph import GraphEngine
+from fewshift.nets.notices import say_once
 from fewshift.nets.packing import groups, rounded
 from fewshift.nets.precision import DEFAULT, Precision, arithmetic
 from fewshift.nets.stacks import Stack
@@ -119,6 +120,7 @@ class GraphedBatches:
             if place in found:
                 yield found.pop(place)
             else:
+                say_once("some tasks are too large for a batch of meta-gradients: they are taken one by one")
                 way = OneByOne(self.backbone) if inner.order == 2 else FoldedOneByOne(self.backbone)
                 yield from way([job], inner, starts)
 
