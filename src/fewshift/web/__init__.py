@@ -1,0 +1,1 @@
+"""The page: a person drags images into classes, adapts, and tries the result."""

@@ -1,0 +1,111 @@
+"""What the page's buttons do, called as gradio calls them."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fewshift.cli import main
+from fewshift.estimator.kits import Opened
+from fewshift.estimator.saved import load
+from fewshift.web.limits import LIMITS
+from fewshift.web.server import Address
+
+gradio = pytest.importorskip("gradio", reason="the web extra is not installed")
+
+from fewshift.web import page  # noqa: E402
+
+Gallery = Callable[..., list[tuple[str, None]]]
+
+
+def fields(*classes: tuple[str, list[tuple[str, None]] | None]) -> list[object]:
+    """Names and galleries of all class slots."""
+    empty = LIMITS.most_classes - len(classes)
+    names = [name for name, _ in classes]
+    names += [f"class {place}" for place in range(len(classes) + 1, LIMITS.most_classes + 1)]
+    return [*names, *(images for _, images in classes), *[None] * empty]
+
+
+def test_adapt_try_and_forget(opened: Opened, gallery: Gallery, tmp_path: Path) -> None:
+    given = fields(("rot", gallery("red", range(2))), ("grün", gallery("green", range(2))))
+    done, said, tabs, domains, _, _, download = page._adapting(opened, tmp_path)("ncc", *given)
+    assert "2 classes from 4 images" in said
+    assert tabs.visible
+    assert "three" in domains
+    file = next(tmp_path.rglob("classifier.fewshift"))
+    assert file.name in str(download.value)
+    assert load(file).classes_.tolist() == ["rot", "grün"]
+    tries = gallery("green", range(5, 7))
+    answers = page._trying(tmp_path)(done, tries)
+    assert answers.count('class="card"') == 2
+    assert answers.count('<div class="says">grün') == 2
+    outputs = page._forgetting(tmp_path)(*given[LIMITS.most_classes :], tries)
+    assert outputs[0] is None
+    assert not list((tmp_path / "uploads").iterdir())
+
+
+def test_mistakes_are_sentences_on_the_page(opened: Opened, gallery: Gallery, tmp_path: Path) -> None:
+    adapt, classify = page._adapting(opened, tmp_path), page._trying(tmp_path)
+    done, said, *_ = adapt("tsp", *fields(("a", gallery("red", range(1)))))
+    assert done is None
+    assert "drop images into two classes at least." in said
+    (tmp_path / "uploads" / "text.jpg").write_text("hello")
+    text = [(str(tmp_path / "uploads" / "text.jpg"), None)]
+    _, said, *_ = adapt("tsp", *fields(("a", gallery("red", range(1))), ("b", text)))
+    assert "text.jpg: this is no picture, whatever its name says" in said
+    assert "Adapt first" in classify(None, gallery("red", range(1)))
+    assert "Drop images here" in classify(None, None)
+
+
+def test_what_we_did_wrong_is_a_sentence_too(
+    opened: Opened, gallery: Gallery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a secret of the machine")
+
+    monkeypatch.setattr(page, "adapt_to", broken)
+    given = fields(("a", gallery("red", range(1))), ("b", gallery("blue", range(1))))
+    _, said, *_ = page._adapting(opened, tmp_path)("tsp", *given)
+    assert "That did not work here (RuntimeError)" in said
+    assert "secret" not in said
+
+
+def test_one_more_class_until_there_are_ten() -> None:
+    shown, *cards, button = page._one_more(3)
+    assert shown == 4
+    assert [card.visible for card in cards] == [True] * 4 + [False] * 6
+    assert button.interactive
+    shown, *cards, button = page._one_more(9)
+    assert shown == LIMITS.most_classes
+    assert not button.interactive
+
+
+def test_loopback_is_known() -> None:
+    for host, own in (
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("host", False),
+    ):
+        assert Address(host, 1).is_loopback is own
+    assert Address("::1", 80).url == "http://[::1]:80/"
+    assert Address("0.0.0.0", 80).url == "http://127.0.0.1:80/"
+
+
+def test_the_command_without_gradio(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, opened: Opened
+) -> None:
+    from fewshift.nets.kit import save_kit
+
+    save_kit(opened.kit, tmp_path / "x.kit")
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    words = ["fewshift", "web", "--kit", str(tmp_path / "x.kit"), "--host", "0.0.0.0", "--no-browser"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    said = capsys.readouterr().err
+    assert "warning: 0.0.0.0 can be reached from other machines" in said
+    assert "gradio is not installed: run pip install 'fewshift[web]'" in said
