@@ -83,25 +83,37 @@ def _by_held_out(
     plan: Recipe, engine: Engine, task: Task, folds: tuple[Fold, Fold], tick: Callable[[], None]
 ) -> Choice:
     frozen = _frozen(plan, engine, task, folds)
-    name, pair = _expected(plan)
-    curve = _curve(plan, engine, task, folds, pair, tick)
-    found, steps = _stopped(curve)
-    if plan.gentle != plan.strong:
-        other_name, other_pair = ("strong", plan.strong) if name == "gentle" else ("gentle", plan.gentle)
-        other_curve = _curve(plan, engine, task, folds, other_pair, tick)
-        other, other_steps = _stopped(other_curve)
-        if clearly_better(calibrated_losses(other), calibrated_losses(found)):
-            name, pair, found, steps = other_name, other_pair, other, other_steps
-    count, before, after = (
-        len(frozen.labels),
-        float(calibrated_losses(frozen).mean()),
-        float(calibrated_losses(found).mean()),
-    )
-    said = f"{count} held-out support images: loss {before:.3f} without adaptation, {after:.3f} with"
-    if clearly_better(calibrated_losses(frozen), calibrated_losses(found)):
+    found = _tried(plan, engine, task, folds, _expected(plan), tick)
+    if not _settled(found, frozen, plan):
+        other = _tried(plan, engine, task, folds, _unexpected(plan), tick)
+        found = other if other.clearly_beats(found.evidence) else found
+    before, after = (float(calibrated_losses(e).mean()) for e in (frozen, found.evidence))
+    said = f"{len(frozen.labels)} held-out support images: loss {before:.3f} without adaptation, {after:.3f} with"
+    if clearly_better(calibrated_losses(frozen), calibrated_losses(found.evidence)):
         return Choice(Settings((0.0, 0.0), 0, f"{said}, so none", frozen=True), frozen)
-    why = f"{said}; the {name} rates, {'all' if steps == STEPS else 'not all'} steps"
-    return Choice(_settings(pair, steps, why), found)
+    why = f"{said}; {found.name} rates, {'all' if found.steps == STEPS else 'not all'} steps"
+    return Choice(_settings(found.pair, found.steps, why), found.evidence)
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A pair of rates, where to stop with it, and the held-out images there."""
+
+    name: str
+    pair: Pair
+    steps: int
+    evidence: HeldOut
+
+    def clearly_beats(self, other: HeldOut) -> bool:
+        return clearly_better(calibrated_losses(self.evidence), calibrated_losses(other))
+
+
+def _settled(found: _Tried, frozen: HeldOut, plan: Recipe) -> bool:
+    """Whether a second trial can be saved: nothing is left to gain, or the strong rates are right."""
+    nothing_left = frozen.accuracy() == 1.0
+    return (
+        plan.gentle == plan.strong or nothing_left or (found.name == "strong" and found.clearly_beats(frozen))
+    )
 
 
 def clearly_better(first: Tensor, second: Tensor) -> bool:  # (h,), (h,) losses of the same images
@@ -117,24 +129,28 @@ def _expected(plan: Recipe) -> tuple[str, Pair]:
     return ("gentle", plan.gentle) if plan.familiarity > 0.5 else ("strong", plan.strong)
 
 
-def _curve(
+def _unexpected(plan: Recipe) -> tuple[str, Pair]:
+    """The other one."""
+    return ("strong", plan.strong) if plan.familiarity > 0.5 else ("gentle", plan.gentle)
+
+
+def _tried(
     plan: Recipe,
     engine: Engine,
     task: Task,
     folds: tuple[Fold, Fold],
-    pair: Pair,
+    rates: tuple[str, Pair],
     tick: Callable[[], None],
-) -> list[tuple[int, HeldOut]]:
-    return list(held_out_along(engine, task, folds, plan.start, lambda: plan.update(pair), STOPS, tick))
-
-
-def _stopped(curve: list[tuple[int, HeldOut]]) -> tuple[HeldOut, int]:
-    """Where to stop: at the end, unless an earlier stop is clearly better; the end stands for all steps."""
-    best, steps = curve[-1][1], STEPS
-    for stop, found in reversed(curve[:-1]):
-        if clearly_better(calibrated_losses(found), calibrated_losses(best)):
-            best, steps = found, stop
-    return best, steps
+) -> _Tried:
+    """One pair, stopped at the end unless an earlier stop is clearly better; the end stands for all steps."""
+    name, pair = rates
+    along = held_out_along(engine, task, folds, plan.start, lambda: plan.update(pair), STOPS, tick)
+    *earlier, (_, last) = along
+    best = _Tried(name, pair, STEPS, last)
+    for stop, found in reversed(earlier):
+        other = _Tried(name, pair, stop, found)
+        best = other if other.clearly_beats(best.evidence) else best
+    return best
 
 
 def _frozen(plan: Recipe, engine: Engine, task: Task, folds: tuple[Fold, Fold]) -> HeldOut:

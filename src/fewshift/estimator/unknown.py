@@ -37,12 +37,12 @@ class Familiar:
 
 
 def familiar(found: HeldOut) -> Familiar:
-    """From held-out images and the prototype of their own class: a wrong neighbour is no familiar one."""
-    own = found.cosines.double().gather(1, found.labels[:, None])[:, 0]
-    spread = float(own.std()) if len(own) > 1 else 0.0
+    """From the best cosines of held-out images, as a new image's best cosine will be judged."""
+    best = found.cosines.double().amax(dim=1)
+    spread = float(best.std()) if len(best) > 1 else 0.0
     # With n images the spread is itself uncertain; this is the usual widening of a prediction interval.
-    spread = max(spread, LEAST_SPREAD) * math.sqrt(1 + 1 / len(own))
-    return Familiar(float(own.mean()), spread)
+    spread = max(spread, LEAST_SPREAD) * math.sqrt(1 + 1 / len(best))
+    return Familiar(float(best.mean()), spread)
 
 
 def familiar_from_prototypes(prototypes: Tensor) -> Familiar:  # (way, d)
