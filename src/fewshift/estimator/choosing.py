@@ -88,7 +88,10 @@ def _by_held_out(
         other = _tried(plan, engine, task, folds, _unexpected(plan), tick)
         found = other if other.clearly_beats(found.evidence) else found
     before, after = (float(calibrated_losses(e).mean()) for e in (frozen, found.evidence))
-    said = f"{len(frozen.labels)} held-out support images: loss {before:.3f} without adaptation, {after:.3f} with"
+    said = (
+        f"{len(frozen.labels)} held-out support images: "
+        f"loss {before:.3f} without adaptation, {after:.3f} with"
+    )
     if clearly_better(calibrated_losses(frozen), calibrated_losses(found.evidence)):
         return Choice(Settings((0.0, 0.0), 0, f"{said}, so none", frozen=True), frozen)
     why = f"{said}; {found.name} rates, {'all' if found.steps == STEPS else 'not all'} steps"
