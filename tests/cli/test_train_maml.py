@@ -141,8 +141,8 @@ def test_a_search_ends_in_an_extractor(fewshift: Fewshift, backbone: Path, tmp_p
 def test_help_has_examples_and_a_wrong_rule_its_sentence(
     fewshift: Fewshift, backbone: Path, tmp_path: Path
 ) -> None:
-    for command in ("maml", "bohb"):
-        assert "Example" in fewshift("train", command, "--help").out
+    for words in (("train", "maml"), ("train", "bohb"), ("bench", "gap")):
+        assert "Example" in fewshift(*words, "--help").out
     wrong = fewshift("train", "maml", "--rule", "adam", "--kit", backbone, "--out", tmp_path / "x.kit", *DATA)
     assert wrong.code == 2
     missing = fewshift(

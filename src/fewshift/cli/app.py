@@ -8,6 +8,7 @@ import typer
 
 from fewshift import __version__
 from fewshift.cli.bench import bench
+from fewshift.cli.bench_gap import gap as bench_gap
 from fewshift.cli.bench_own import fit as bench_fit
 from fewshift.cli.bench_own import own_images
 from fewshift.cli.data import data
@@ -64,6 +65,7 @@ app.command("reproduce")(reproduce)
 app.command("spectrum")(spectrum)
 app.command("web")(web)
 bench.command("fit")(bench_fit)
+bench.command("gap")(bench_gap)
 bench.command("own-images")(own_images)
 app.add_typer(bench, name="bench")
 
