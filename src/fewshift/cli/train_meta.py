@@ -11,15 +11,20 @@ from typing import Any, TypeVar
 from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched, words
 from fewshift.data.domain import Domain
 from fewshift.data.protocol import VARYING
-from fewshift.data.subset import hold_out
+from fewshift.data.subset import at_most, hold_out
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.pixel_rule import pixel_rule
+from fewshift.nets.backbone import Backbone
 from fewshift.nets.bundled import find_kit
+from fewshift.nets.feature_kit import moves_only_the_last_map, on_features, with_sites
 from fewshift.nets.kit import Kit
 from fewshift.presets.training import (
+    LAST_MAP_TASKS,
     QUICK_TASKS,
     Recipe,
     changed,
+    last_map_classifier,
+    last_map_preconditioners,
     paper_classifier,
     paper_preconditioners,
     quick_classifier,
@@ -28,13 +33,22 @@ from fewshift.presets.training import (
 from fewshift.progress import Track
 from fewshift.training.classifier import train_classifier
 from fewshift.training.distributed import Team
+from fewshift.training.features import featured
 from fewshift.training.loop import Outcome
 from fewshift.training.policy import PolicySettings
 from fewshift.training.preconditioners import train_preconditioners
 from fewshift.training.settings import ClassifierSettings, PreconditionerSettings
 from fewshift.training.streamed import held_domains
 from fewshift.training.tasks import ResidentTasks
+from fewshift.types import Split
 
+PRECONDITIONERS = {
+    "paper": paper_preconditioners,
+    "quick": quick_preconditioners,
+    "last-map": last_map_preconditioners,
+}
+CLASSIFIERS = {"paper": paper_classifier, "quick": quick_classifier, "last-map": last_map_classifier}
+PROTOCOLS = {"paper": VARYING, "quick": QUICK_TASKS, "last-map": LAST_MAP_TASKS}
 S = TypeVar("S", PreconditionerSettings, ClassifierSettings, PolicySettings)
 
 
@@ -58,6 +72,8 @@ class Wanted:
     inner: Mapping[str, Any]
     changes: Mapping[str, Any]
     stream: bool | None = None  # None: where the images would fill the memory
+    sites: str | None = None  # None: the kit's own
+    train_images: int | None = None  # of a domain, at most
 
 
 @dataclass(frozen=True)
@@ -68,16 +84,16 @@ class Ready:
     tasks: ResidentTasks
     team: Team
     track: Track
+    backbone: Backbone  # what reads the tasks: the kit's, or its last map where they hold features
 
 
 def run_preconditioners(wanted: Wanted) -> None:
     """Algorithm 1, then write the kit."""
     kit_path, folder = places(wanted.out, "preconditioners")
     with prepared(wanted, words(wanted.domains)) as ready:
-        make = quick_preconditioners if wanted.preset == "quick" else paper_preconditioners
-        recipe = with_changes(make(ready.tasks.domains), wanted)
+        recipe = with_changes(PRECONDITIONERS[wanted.preset](ready.tasks.domains), wanted)
         trained = train_preconditioners(
-            ready.kit.backbone,
+            ready.backbone,
             ready.tasks,
             recipe.settings,
             folder,
@@ -108,10 +124,9 @@ def run_classifier(wanted: Wanted) -> None:
     kit_path, folder = places(wanted.out, "classifier")
     with prepared(wanted, None) as ready:
         assert ready.kit.preconditioners is not None
-        make = quick_classifier if wanted.preset == "quick" else paper_classifier
-        recipe = with_changes(make(ready.tasks.domains), wanted)
+        recipe = with_changes(CLASSIFIERS[wanted.preset](ready.tasks.domains), wanted)
         trained = train_classifier(
-            ready.kit.backbone,
+            ready.backbone,
             ready.kit.preconditioners,
             ready.tasks,
             recipe.settings,
@@ -137,6 +152,8 @@ def prepared(wanted: Wanted, names: list[str] | None) -> Iterator[Ready]:
     with team_at(wanted.device, wanted.exact) as (team, device):
         track = watched(wanted.quiet, team)
         _, kit = find_kit(wanted.kit, device)
+        if wanted.sites is not None:
+            kit = with_sites(kit, wanted.sites)
         if names is None:
             if kit.preconditioners is None:
                 raise FewshiftError(
@@ -146,14 +163,21 @@ def prepared(wanted: Wanted, names: list[str] | None) -> Iterator[Ready]:
         domains = training_domains(wanted.records, wanted.suite, names, track)
         if wanted.classes == "held-out":
             domains = [_held_out(domain, kit, wanted.kit) for domain in domains]
+        if wanted.train_images is not None:
+            domains = [at_most(domain, wanted.train_images) for domain in domains]
         rule = pixel_rule(kit)
-        protocol = QUICK_TASKS if wanted.preset == "quick" else VARYING
+        protocol = PROTOCOLS[wanted.preset]
         if wanted.support_cap is not None:
             protocol = replace(protocol, max_support=wanted.support_cap)
+        splits: tuple[Split, ...] = ("train", "valid")
+        if moves_only_the_last_map(kit):
+            features = {d.name: featured(d, rule, kit.backbone, splits, track=track) for d in domains}
+            yield Ready(kit, ResidentTasks(features, protocol), team, track, on_features(kit).backbone)
+            return
         held = held_domains(
-            domains, rule, device, ("train", "valid"), protocol=protocol, stream=wanted.stream, track=track
+            domains, rule, device, splits, protocol=protocol, stream=wanted.stream, track=track
         )
-        yield Ready(kit, ResidentTasks(held, protocol), team, track)
+        yield Ready(kit, ResidentTasks(held, protocol), team, track, kit.backbone)
 
 
 def _held_out(domain: Domain, kit: Kit, name: str) -> Domain:

@@ -16,6 +16,14 @@ class Preset(str, Enum):
     quick = "quick"
 
 
+class MetaPreset(str, Enum):
+    """The same for meta-training, which has one more."""
+
+    paper = "paper"
+    quick = "quick"
+    last_map = "last-map"
+
+
 class Classes(str, Enum):
     """Whose classes meta-training makes its tasks of."""
 
@@ -40,6 +48,9 @@ DomainsOption = Annotated[
     str | None, typer.Option(help="Names with commas. Default: all seen domains with TRAIN classes.")
 ]
 PresetOption = Annotated[Preset, typer.Option(help="paper: as published. quick: minutes on a CPU.")]
+MetaPresetOption = Annotated[
+    MetaPreset, typer.Option(help="paper: as published. quick: minutes on a CPU. last-map: for --sites last.")
+]
 UpdatesOption = Annotated[int | None, typer.Option(min=1, help="Optimizer steps, if not the preset's.")]
 RateOption = Annotated[float | None, typer.Option(help="Step size, if not the preset's.")]
 SeedOption = Annotated[int, typer.Option(help="Decides weights, tasks and images: same seed, same run.")]
@@ -77,4 +88,11 @@ InnerStepsOption = Annotated[int | None, typer.Option(min=1, help="Inner steps o
 InnerRateOption = Annotated[float | None, typer.Option(help="Inner step size.")]
 InnerLastOption = Annotated[
     float | None, typer.Option(help="Inner step size of the last map, if it has its own.")
+]
+SitesOption = Annotated[
+    str | None,
+    typer.Option(help="last, pointwise or layers with commas, if not the kit's; with last, features do."),
+]
+ImagesOption = Annotated[
+    int | None, typer.Option(min=1, help="At most about so many TRAIN images a domain: cheaper features.")
 ]

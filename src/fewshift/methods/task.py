@@ -15,7 +15,9 @@ from fewshift.types import Predictor, Task
 def checked(task: Task) -> Task:
     """The task itself, or one sentence about what is wrong with it."""
     images, labels = task.support.images, task.support.labels
-    if images.ndim != 4 or images.shape[1] != 3:
+    if images.ndim != 2 and (
+        images.ndim != 4 or images.shape[1] != 3
+    ):  # (n, d) are features of a kit on them
         raise FewshiftError(f"support images have shape {tuple(images.shape)}: give (n, 3, height, width)")
     if not images.is_floating_point():
         raise FewshiftError(

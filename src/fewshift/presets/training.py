@@ -23,6 +23,7 @@ from fewshift.training.settings import (
 
 S = TypeVar("S")
 QUICK_TASKS = Protocol(max_way=10, max_support=50, max_query=5)
+LAST_MAP_TASKS = Protocol(max_way=20, max_support=100, max_query=5)  # on features: many small ones
 QUICK_SIZE, QUICK_WIDTH = 42, 16
 
 
@@ -150,6 +151,39 @@ def quick_policy(domains: Sequence[str]) -> Recipe[PolicySettings]:
         validation_steps=10,
     )
     return Recipe(settings, Watch(log_every=5, checkpoint_every=10, validate_every=15))
+
+
+def last_map_preconditioners(domains: Sequence[str]) -> Recipe[PreconditionerSettings]:
+    """The last map alone on features, at order 2: starting values and preconditioners of rank 16. Ours."""
+    settings = PreconditionerSettings(
+        updates=300,
+        tasks_per_update=16,
+        inner=InnerLevel(rate=1.0, steps=5, order=2),
+        design="low_rank",
+        rank=16,
+        rate=0.01,
+        weight_decay=0.0,
+        period=300,
+        normalise=True,
+        train_starts=True,
+        start_rank=16,
+        validation_tasks=20,
+        validation_rates=(1.0, 1.0),
+    )
+    return Recipe(settings, Watch(log_every=10, checkpoint_every=50, validate_every=100))
+
+
+def last_map_classifier(domains: Sequence[str]) -> Recipe[ClassifierSettings]:
+    """A dataset classifier that reads features. Ours."""
+    settings = ClassifierSettings(
+        updates=200,
+        tasks_per_update=16,
+        inner=InnerLevel(rate=1.0, steps=5, order=2),
+        width=64,
+        reads="features",
+        period=200,
+    )
+    return Recipe(settings, Watch(log_every=10, checkpoint_every=50, validate_every=50))
 
 
 def changed(recipe: Recipe[S], save_every: int | None = None, **values: object) -> Recipe[S]:

@@ -9,6 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import torch
 
+from fewshift.data.pixels import PixelRule
 from fewshift.data.plan import Choices, TaskPlan, choices, plan_task
 from fewshift.data.protocol import VARYING
 from fewshift.data.protocol import Protocol as EpisodeProtocol
@@ -52,6 +53,11 @@ class Held(Protocol):
     @property
     def device(self) -> torch.device:
         """Where it is held."""
+        ...
+
+    @property
+    def rule(self) -> PixelRule:
+        """How its images were read."""
         ...
 
     @property
