@@ -138,13 +138,22 @@ class GraphEngine:
             return torch.cat(pooled) @ params[self.backbone.sites[-1]].mT
 
     def loaded(
-        self, shape: Shape, tasks: Sequence[Asked], starts: Sequence[TaskParams], updates: Sequence[Any]
+        self,
+        shape: Shape,
+        tasks: Sequence[Asked],
+        starts: Sequence[TaskParams],
+        updates: Sequence[Any],
+        sums: bool = False,
     ) -> StaticStep:
-        """The step for this shape, captured if it is new, with the tasks in its buffers; hold the lock."""
+        """The step for this shape, captured if it is new, with the tasks in its buffers; hold the lock.
+
+        `sums`: shall it add up the gradients of all steps?
+        """
         pixels = tasks[0].support.images.shape[2:]
-        key = (shape, tuple(pixels), kind_of(updates[0]))
+        key = (shape, tuple(pixels), kind_of(updates[0]), sums)
         if key not in self.steps:
-            step = StaticStep(self.net, shape, (pixels[0], pixels[1]), self.precision, updates[0], MAX_STEPS)
+            size = (pixels[0], pixels[1])
+            step = StaticStep(self.net, shape, size, self.precision, updates[0], MAX_STEPS, sums)
             if self.captured:
                 step.begin(tasks, starts, updates)
                 step.graph = captured(step.run, self.pool)

@@ -158,6 +158,7 @@ class StaticStep(StaticBatch):
         precision: Precision,
         rule: Rule,
         steps: int,
+        sums: bool = False,
     ) -> None:
         super().__init__(net, shape, pixels, precision)
         own = net.last
@@ -169,7 +170,7 @@ class StaticStep(StaticBatch):
         self.state = [
             net.stacks.zeros(shape.tasks, own) for _ in range(2 if isinstance(rule, Adadelta) else 0)
         ]
-        self.summed = net.stacks.zeros(shape.tasks, own)  # Σ_t g_t
+        self.summed = net.stacks.zeros(shape.tasks, own) if sums else None  # Σ_t g_t, where it is wanted
         self.history = torch.zeros(steps, shape.tasks, dtype=own.dtype, device=own.device)
         self.numbers = torch.arange(steps, device=own.device)
         self.taken = torch.zeros(1, dtype=torch.int64, device=own.device)
@@ -187,24 +188,36 @@ class StaticStep(StaticBatch):
             rates.copy_(moved(wanted, rates.device))
         if self.matrices is not None:
             stacks.fill(self.matrices, [matrices_of(rule) for rule in rules])
-        torch._foreach_zero_([t for stack in (*self.state, self.summed) for t in stack])
+            if isinstance(self.rule, Preconditioned):  # β P: a step is then one product, added in place
+                torch._foreach_mul_(list(self.matrices), list(self.rates))
+        for stack in (*self.state, *([self.summed] if self.summed else [])):
+            torch._foreach_zero_(list(stack))
         self.taken.zero_()
 
     def run(self) -> None:
         """Take the step, in place."""
         found = self.gradients()
         with torch.no_grad(), arithmetic(self.precision):
-            torch._foreach_add_(list(self.summed), list(found))
-            if self.matrices is not None:
-                found = tuple(m @ f for m, f in zip(self.matrices, found, strict=True))
-            if isinstance(self.rule, Preconditioned):
-                for param, direction, rate in zip(self.params, found, self.rates, strict=True):
-                    param.addcmul_(direction, rate, value=-1)
-            else:
-                self._adadelta(found)
+            if self.summed is not None:
+                torch._foreach_add_(list(self.summed), list(found))
+            self._move(found)
             now = (self.numbers == self.taken)[:, None]
             self.history.copy_(torch.where(now, self.losses, self.history))
             self.taken.add_(1)
+
+    def _move(self, found: Stack) -> None:
+        """What the rule makes of these gradients."""
+        if isinstance(self.rule, Adadelta):
+            if self.matrices is not None:
+                found = tuple(m @ f for m, f in zip(self.matrices, found, strict=True))
+            self._adadelta(found)
+        elif self.matrices is not None:
+            for param, matrix, gradient in zip(self.params, self.matrices, found, strict=True):
+                factors = matrix.flatten(0, 1), gradient.flatten(0, 1)
+                param.view(-1, *param.shape[2:]).baddbmm_(*factors, alpha=-1)
+        else:
+            for param, gradient, rate in zip(self.params, found, self.rates, strict=True):
+                param.addcmul_(gradient, rate, value=-1)
 
     def _adadelta(self, found: Stack) -> None:
         params, gradients, squares, deltas = (

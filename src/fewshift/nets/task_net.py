@@ -192,9 +192,11 @@ class TaskNet:
 
     def collected(self, found: Stack, shrunk: Tensor | None) -> Stack:
         """Gradients of cells to gradients of tasks in the adapters' own coordinates: diag(s) δᵀx."""
-        found = tuple(self.cells.totals(values, shrunk) for values in found)
+        one_each = self.cells.shape.one_each
+        found = tuple(values if one_each else self.cells.totals(values, shrunk) for values in found)
         for values, scale in zip(found, self.scales, strict=True):
-            values[: len(scale)].mul_(scale)
+            factor = scale if shrunk is None or not one_each else scale * shrunk[:, None, None]
+            values[: len(scale)].mul_(factor)
         return found
 
     def rows(self, x: Tensor) -> Tensor:  # (n, c, h, w) -> (cells, pixels, c)

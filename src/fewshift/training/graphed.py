@@ -68,8 +68,8 @@ class StaticCurvature:
         assert step.matrices is not None
         with torch.no_grad(), arithmetic(step.precision):
             direction = tuple(
-                rate * (matrix.mT @ adjoint)
-                for rate, matrix, adjoint in zip(step.rates, step.matrices, self.adjoint, strict=True)
+                matrix.mT @ adjoint  # the step's matrices are β P
+                for matrix, adjoint in zip(step.matrices, self.adjoint, strict=True)
             )
             torch._foreach_sub_(list(self.adjoint), list(hessian_products(step, direction)))
 
@@ -134,14 +134,16 @@ class GraphedBatches:
         rules = [Preconditioned(job.preconditioner, inner.rates(job.start)) for job in jobs]
         asked = [_asked(job, query=False) for job in jobs]
         with self.engine.lock:
-            step = self.engine.loaded(_shape(asked), asked, [job.start for job in jobs], rules)
-            visited: list[tuple[Stack, Stack]] = []
+            step = self.engine.loaded(_shape(asked), asked, [job.start for job in jobs], rules, sums=True)
+            assert step.summed is not None
+            visited: list[tuple[Stack, Stack]] = []  # θ_t and g_t, for order 2
             for _ in range(inner.steps):
-                before = _copied(step.params), _copied(step.summed)
+                if inner.order == 2:
+                    before = _copied(step.params)
+                    torch._foreach_zero_(list(step.summed))
                 step()
                 if inner.order == 2:
-                    change = tuple(now - then for now, then in zip(step.summed, before[1], strict=True))
-                    visited.append((before[0], change))
+                    visited.append((before, _copied(step.summed)))
             outer = self._outer([_asked(job, query=True) for job in jobs], step.params)
             outer()
             final = _copied(step.params)
