@@ -21,6 +21,7 @@ from fewshift.training import journal
 from fewshift.training.augment import NONE, Augmentation
 from fewshift.training.blender import BlenderLearner, BlenderSettings, train_blender
 from fewshift.training.checkpoint import load_checkpoint
+from fewshift.training.cosine_heads import class_means, random_rows
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.domain_sets import domain_sets
 from fewshift.training.flute import TemplateLearner, TemplateSettings, train_template
@@ -115,6 +116,17 @@ def test_sets_together_equal_sets_one_by_one(
         assert (logits[place].isinf().sum(dim=1) == 10).all()
 
 
+def test_a_warm_head_knows_the_classes(net: Backbone, residents: dict[str, ResidentDomain]) -> None:
+    streams = domain_sets(residents, "train", count=2, size=4, seed=0).streams
+    rows, labels = residents["grey"].rows("train")
+    features = unit(net.embed(residents["grey"].images(torch.from_numpy(rows))))
+    warm, cold = class_means(net, streams, 0), random_rows(net, streams, 0)
+    expected = torch.stack([features[labels == label].mean(dim=0) for label in range(10)])
+    torch.testing.assert_close(unit(warm[10:]), unit(expected), rtol=1e-4, atol=1e-5)
+    assert warm.shape == cold.shape
+    assert float(warm.norm(dim=1).mean() / cold.norm(dim=1).mean()) == pytest.approx(1, abs=0.1)
+
+
 def test_film_moves_only_for_its_domain_and_norms_never(
     net: Backbone, residents: dict[str, ResidentDomain]
 ) -> None:
@@ -130,7 +142,7 @@ def test_film_moves_only_for_its_domain_and_norms_never(
 
 
 def test_a_template_learns(net: Backbone, residents: dict[str, ResidentDomain]) -> None:
-    settings = replace(TEMPLATE, period=1000, set_size=8, rate=0.02, start="backbone", augmentation=NONE)
+    settings = replace(TEMPLATE, period=1000, set_size=8, rate=0.05, augmentation=NONE)
     learner = TemplateLearner(net, residents, settings, PROTOCOL, ALONE)
     losses = [float(learner.update(step)["loss"]) for step in range(12)]
     assert np.mean(losses[-4:]) < np.mean(losses[:4]) - 0.2

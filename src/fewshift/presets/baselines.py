@@ -51,7 +51,7 @@ def quick_template() -> Recipe[TemplateSettings]:
     settings = TemplateSettings(
         updates=250,
         period=250,
-        rate=0.02,
+        rate=0.05,
         start="backbone",
         augmentation=Augmentation(pad=4),
         validation_tasks=10,

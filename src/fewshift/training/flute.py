@@ -30,6 +30,7 @@ from fewshift.nets.tensor_file import join, part
 from fewshift.progress import Track, silent
 from fewshift.training.augment import Augmentation
 from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
+from fewshift.training.cosine_heads import class_means, random_rows
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.domain_sets import domain_sets
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
@@ -106,8 +107,8 @@ class TemplateLearner:
         first = _first_template(like, settings).to(self.device)
         self.frozen, films = norms_as_film(first, len(domains), fresh=settings.start == "fresh")
         convs = [name for name, weight in self.frozen.items() if weight.ndim == 4]
-        generator = torch.Generator().manual_seed(settings.seed)
-        head = torch.randn(sum(classes), first.dim, generator=generator).to(self.device)
+        new_head = class_means if settings.start == "backbone" else random_rows
+        head = new_head(first, self.sets.streams, settings.seed)
         self.groups = {
             "template": {name: self.frozen[name].requires_grad_() for name in convs},
             "films": {site: film.requires_grad_() for site, film in films.items()},
