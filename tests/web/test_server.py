@@ -163,7 +163,7 @@ def test_a_browser_from_images_to_a_classifier(
     page.wait_for_selector("#said .empty", timeout=60_000)
     assert page.locator("#images-4").count() == 0
     assert page.locator(".thumbnail-item").count() == 0
-    assert not [path for path in files(running.folder) - before if path.suffix == ".png"]
+    assert files(running.folder) - before == set()
     assert [url for url in requests if not url.startswith((running.url, "data:", "blob:"))] == []
     assert dialogs == []
 

@@ -14,7 +14,7 @@ from fewshift.web.server import Address
 
 gradio = pytest.importorskip("gradio", reason="the web extra is not installed")
 
-from fewshift.web import page  # noqa: E402
+from fewshift.web import actions  # noqa: E402
 
 Gallery = Callable[..., list[tuple[str, None]]]
 
@@ -29,7 +29,7 @@ def fields(*classes: tuple[str, list[tuple[str, None]] | None]) -> list[object]:
 
 def test_adapt_try_and_forget(opened: Opened, gallery: Gallery, tmp_path: Path) -> None:
     given = fields(("rot", gallery("red", range(2))), ("grün", gallery("green", range(2))))
-    done, said, tabs, domains, _, _, download = page._adapting(opened, tmp_path)("ncc", *given)
+    fit, said, tabs, domains, _, _, download = actions.adapting(opened, tmp_path)("ncc", *given)
     assert "2 classes from 4 images" in said
     assert tabs.visible
     assert "three" in domains
@@ -37,16 +37,16 @@ def test_adapt_try_and_forget(opened: Opened, gallery: Gallery, tmp_path: Path) 
     assert file.name in str(download.value)
     assert load(file).classes_.tolist() == ["rot", "grün"]
     tries = gallery("green", range(5, 7))
-    answers = page._trying(tmp_path)(done, tries)
+    answers = actions.trying(tmp_path)(fit, tries)
     assert answers.count('class="card"') == 2
     assert answers.count('<div class="says">grün') == 2
-    outputs = page._forgetting(tmp_path)(*given[LIMITS.most_classes :], tries)
+    outputs = actions.forgetting(tmp_path)(fit, *given[LIMITS.most_classes :], tries)
     assert outputs[0] is None
-    assert not list((tmp_path / "uploads").iterdir())
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_mistakes_are_sentences_on_the_page(opened: Opened, gallery: Gallery, tmp_path: Path) -> None:
-    adapt, classify = page._adapting(opened, tmp_path), page._trying(tmp_path)
+    adapt, classify = actions.adapting(opened, tmp_path), actions.trying(tmp_path)
     done, said, *_ = adapt("tsp", *fields(("a", gallery("red", range(1)))))
     assert done is None
     assert "drop images into two classes at least." in said
@@ -64,19 +64,19 @@ def test_what_we_did_wrong_is_a_sentence_too(
     def broken(*_: object) -> None:
         raise RuntimeError("a secret of the machine")
 
-    monkeypatch.setattr(page, "adapt_to", broken)
+    monkeypatch.setattr(actions, "adapt_to", broken)
     given = fields(("a", gallery("red", range(1))), ("b", gallery("blue", range(1))))
-    _, said, *_ = page._adapting(opened, tmp_path)("tsp", *given)
+    _, said, *_ = actions.adapting(opened, tmp_path)("tsp", *given)
     assert "That did not work here (RuntimeError)" in said
     assert "secret" not in said
 
 
 def test_one_more_class_until_there_are_ten() -> None:
-    shown, *cards, button = page._one_more(3)
+    shown, *cards, button = actions.one_more(3)
     assert shown == 4
     assert [card.visible for card in cards] == [True] * 4 + [False] * 6
     assert button.interactive
-    shown, *cards, button = page._one_more(9)
+    shown, *cards, button = actions.one_more(9)
     assert shown == LIMITS.most_classes
     assert not button.interactive
 
