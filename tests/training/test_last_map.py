@@ -1,0 +1,222 @@
+"""The last map on features: exact against the definition, and whole runs of both algorithms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from patterns import PROTOCOL, RULE, WATCH, classifier_settings, pattern_domain, preconditioner_settings
+from torch import Tensor
+
+from fewshift.core.losses import inner_objective, scored_outer_objective
+from fewshift.core.metagrad import coefficient_gradient, meta_gradient, root_gradients
+from fewshift.core.precond import DomainPreconditioners, low_rank
+from fewshift.core.starts import LowRankStarts
+from fewshift.errors import FewshiftError
+from fewshift.methods import METHODS
+from fewshift.nets.adapters import adapters_at
+from fewshift.nets.any_module import backbone_from
+from fewshift.nets.backbone import Backbone, freeze
+from fewshift.nets.feature_kit import on_features
+from fewshift.nets.kit import ImageSettings, Kit, load_kit, save_kit
+from fewshift.nets.last_map import LastMap, below_last, last_map_of
+from fewshift.training.classifier import train_classifier
+from fewshift.training.distributed import ALONE
+from fewshift.training.features import FeatureDomain, featured
+from fewshift.training.last_map import LastMapLearner
+from fewshift.training.last_map_descent import after_descent, blended_last_map
+from fewshift.training.preconditioners import train_preconditioners
+from fewshift.training.settings import InnerLevel
+from fewshift.training.tasks import ResidentTasks, task_addresses
+from fewshift.types import Address, Episode, Labelled, Task
+
+INNER = InnerLevel(rate=0.7, steps=3, order=2)
+LOW_RANK = {
+    "validation_tasks": 0,
+    "design": "low_rank",
+    "rank": 2,
+    "train_starts": True,
+    "start_rank": 2,
+    "inner": INNER,
+}
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def feature_task(dim: int = 12) -> Episode:
+    support = Labelled(numbers(9, dim), torch.arange(9) % 3)
+    query = Labelled(numbers(6, dim, seed=1), torch.arange(6) % 3)
+    return Episode(Task(support, 3), query, Address(0, "x", "train", 0), (0, 1, 2))
+
+
+def map_alone(dim: int = 12) -> Backbone:
+    net = LastMap(dim).double()
+    torch.nn.init.eye_(net.last.weight)
+    return freeze(net, adapters_at(net, ()))
+
+
+def test_gradients_of_the_factors_equal_those_of_the_definition() -> None:
+    episode, backbone = feature_task(), map_alone()
+    root, left, right = (
+        (scale * numbers(*shape, seed=seed)).requires_grad_()
+        for seed, (scale, shape) in enumerate(((0.3, (2, 12)), (0.2, (12, 3)), (1.0, (3, 12))))
+    )
+    base = backbone.init()["last"]
+    scored = after_descent(episode, base, INNER, root, left, right)
+    by_root, by_left, by_right = torch.autograd.grad(scored.loss, (root, left, right))
+    with torch.no_grad():
+        start, matrix = {"last": base + left @ right}, {"last": low_rank(root)}
+    wanted = meta_gradient(
+        inner_objective(backbone, episode.task),
+        scored_outer_objective(backbone, episode),
+        start,
+        matrix,
+        {"last": INNER.rate},
+        INNER.steps,
+        order=2,
+    )
+    pulled = root_gradients(low_rank, {"last": root.detach()}, wanted.preconditioner)
+    for found, exact in (
+        (scored.loss, wanted.loss),
+        (by_root, pulled["last"]),
+        (by_left, wanted.start["last"] @ right.detach().T),
+        (by_right, left.detach().T @ wanted.start["last"]),
+    ):
+        torch.testing.assert_close(found.detach(), exact, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("coefficients", [[0.3, 0.7], [0.2, 0.3]])
+def test_the_gradient_of_the_coefficients_equals_that_of_the_definition(coefficients: list[float]) -> None:
+    episode, backbone, names = feature_task(), map_alone(), ("x", "y")
+    preconditioners = DomainPreconditioners(names, {"last": 0.3 * numbers(2, 2, 12)}, "low_rank")
+    factors = {"last": 0.2 * numbers(2, 12, 3)}, {"last": numbers(2, 3, 12, seed=4)}
+    starts = LowRankStarts(names, backbone.init(), *factors)
+    blended = blended_last_map(backbone, preconditioners, starts)
+    assert blended is not None
+    weights = torch.tensor(coefficients, dtype=torch.float64, requires_grad=True)
+    scored = blended(episode, INNER, weights)
+    (found,) = torch.autograd.grad(scored.loss, weights)
+    start = starts.blend(weights)
+    wanted = meta_gradient(
+        inner_objective(backbone, episode.task),
+        scored_outer_objective(backbone, episode),
+        start,
+        preconditioners.blend(weights.detach()),
+        {"last": INNER.rate},
+        INNER.steps,
+        order=2,
+    )
+    (through_start,) = torch.autograd.grad(start["last"], weights, wanted.start["last"])
+    exact = coefficient_gradient(wanted.preconditioner, preconditioners.matrices()) + through_start
+    torch.testing.assert_close(scored.loss.detach(), wanted.loss, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found, exact, rtol=0, atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def whole() -> Backbone:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        body = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 16, 5, 2), torch.nn.ReLU(), torch.nn.AdaptiveMaxPool2d(2), torch.nn.Flatten()
+        )
+    return backbone_from(body, size=28)
+
+
+@pytest.fixture(scope="module")
+def held(whole: Backbone, tmp_path_factory: pytest.TempPathFactory) -> dict[str, FeatureDomain]:
+    folder = tmp_path_factory.mktemp("features")
+    domains = [pattern_domain("red", 1), pattern_domain("grey", 2, grey=True)]
+    return {d.name: featured(d, RULE, whole, ("train", "valid"), folder=folder) for d in domains}
+
+
+def test_tasks_of_features_are_the_tasks_of_images(whole: Backbone, held: dict[str, FeatureDomain]) -> None:
+    from patterns import two_domains
+
+    on_images, on_maps = ResidentTasks(two_domains(), PROTOCOL), ResidentTasks(held, PROTOCOL)
+    for address in task_addresses("preconditioners", 0, ("red", "grey"), "train", 0, 4, "stratified"):
+        images, features = on_images.episode(address), on_maps.episode(address)
+        assert torch.equal(images.query.labels, features.query.labels)
+        assert torch.equal(images.task.support.labels, features.task.support.labels)
+        wanted = below_last(whole, images.task.support.images)
+        torch.testing.assert_close(features.task.support.images, wanted, rtol=2e-3, atol=2e-3)
+
+
+def test_features_are_computed_once_and_again_where_the_file_is_damaged(
+    whole: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    domain = pattern_domain("red", 1)
+    first = featured(domain, RULE, whole, ("valid",), folder=tmp_path)
+    (file,) = tmp_path.iterdir()
+    calls: list[int] = []
+    monkeypatch.setattr(
+        "fewshift.training.features.below_last",
+        lambda backbone, images: calls.append(len(images)) or below_last(backbone, images),
+    )
+    assert torch.equal(featured(domain, RULE, whole, ("valid",), folder=tmp_path).features, first.features)
+    assert not calls
+    file.write_bytes(file.read_bytes()[:-9])
+    assert torch.equal(featured(domain, RULE, whole, ("valid",), folder=tmp_path).features, first.features)
+    assert sum(calls) == 60
+    other = featured(pattern_domain("red", 5), RULE, whole, ("valid",), folder=tmp_path)
+    assert not torch.equal(other.features, first.features)
+
+
+def test_the_outer_loss_goes_down(whole: Backbone, held: dict[str, FeatureDomain]) -> None:
+    settings = preconditioner_settings(**LOW_RANK, start_rate=0.003, rate=0.02, normalise=True, period=1000)
+    learner = LastMapLearner(last_map_of(whole), ResidentTasks(held, PROTOCOL), settings, ALONE)
+    before = float(learner.update(0)["loss"])
+    for _ in range(8):
+        learner.update(0)
+    assert float(learner.update(0)["loss"]) < before - 0.01
+
+
+def test_both_algorithms_make_a_kit_that_methods_use(
+    whole: Backbone, held: dict[str, FeatureDomain], tmp_path: Path
+) -> None:
+    alone, tasks = last_map_of(whole), ResidentTasks(held, PROTOCOL)
+    settings = preconditioner_settings(**LOW_RANK)
+    trained = train_preconditioners(alone, tasks, settings, tmp_path / "p", watch=WATCH)
+    again = train_preconditioners(
+        alone, tasks, preconditioner_settings(**{**LOW_RANK, "updates": 2}), tmp_path / "q", watch=WATCH
+    )
+    again = train_preconditioners(alone, tasks, settings, tmp_path / "q", watch=WATCH, resume=True)
+    assert isinstance(trained.starts, LowRankStarts)
+    assert isinstance(again.starts, LowRankStarts)
+    assert torch.equal(trained.starts.left["last"], again.starts.left["last"])
+    assert trained.starts.left["last"].abs().max() > 0
+    found = train_classifier(
+        alone,
+        trained.preconditioners,
+        tasks,
+        classifier_settings(reads="features", inner=INNER),
+        tmp_path / "c",
+        starts=trained.starts,
+        watch=WATCH,
+    )
+    images = ImageSettings(RULE.size)
+    kit = Kit(whole, images, trained.preconditioners, trained.starts, found.classifier)
+    save_kit(kit, tmp_path / "x.kit", weights=False, starts_dtype=torch.float16)
+    loaded = load_kit(tmp_path / "x.kit", backbone=whole)
+    episode = tasks.episode(Address(0, "red", "valid", 0))
+    for name in ("ncc", "gd", "tsp", "tsp_start"):
+        logits = METHODS[name](on_features(loaded)).adapt(episode.task)(episode.query.images)
+        assert logits.shape == (len(episode.query.labels), 5)
+        assert logits.isfinite().all()
+    coefficients = torch.tensor([0.4, 0.6])
+    torch.testing.assert_close(
+        loaded.start(coefficients)["last"], kit.start(coefficients)["last"], rtol=0, atol=1e-3
+    )
+
+
+@pytest.mark.parametrize(
+    "changes", [{"design": "gram"}, {"train_starts": False}, {"inner": InnerLevel(order=1)}]
+)
+def test_what_it_cannot_do_is_refused(
+    changes: dict[str, object], whole: Backbone, held: dict[str, FeatureDomain]
+) -> None:
+    settings = preconditioner_settings(**{**LOW_RANK, **changes})
+    with pytest.raises(FewshiftError, match="--design low_rank --train-starts --order 2"):
+        LastMapLearner(last_map_of(whole), ResidentTasks(held, PROTOCOL), settings, ALONE)
