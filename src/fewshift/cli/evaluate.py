@@ -44,6 +44,13 @@ def evaluate(
     cache: Annotated[
         bool, typer.Option("--cache", help="Read large pictures from rounded caches too; results say so.")
     ] = False,
+    features: Annotated[
+        bool,
+        typer.Option(
+            "--features",
+            help="Compute features once an image, if only the last map moves; not in the seconds.",
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No bar, no table.")] = False,
 ) -> None:
     """Score methods on identical tasks, one JSON line a task and method.
@@ -59,20 +66,26 @@ def evaluate(
     from fewshift.evaluation.run import Job, parse_shard, run, with_roles
     from fewshift.nets.bundled import find_kit
     from fewshift.nets.choice import choose_engine
+    from fewshift.nets.feature_kit import on_features
     from fewshift.nets.together import Together
+    from fewshift.training.features import FeatureReader
 
     part, chosen_split = parse_shard(shard), inputs.split_named(split)
     chosen_protocol = inputs.protocol_named(protocol)
     inputs.named_methods(methods)  # a wrong name is said before anything is read
     where = inputs.choose_device(device)
     kit_name, loaded = find_kit(kit, where)
-    chosen_engine = Together(choose_engine(loaded.backbone, engine, precision))
-    built = inputs.build_methods(methods, loaded, chosen_engine, oracle, partial(typer.echo, err=True))
+    used = on_features(loaded) if features else loaded
+    chosen_engine = Together(choose_engine(used.backbone, engine, precision))
+    built = inputs.build_methods(methods, used, chosen_engine, oracle, partial(typer.echo, err=True))
     track = bars(quiet)
     found = inputs.open_domains(records, folder, suite, inputs.words(domains), chosen_split, track)
     found, rule = inputs.with_caches(found, pixel_rule(loaded), cache)
+    named = with_roles(found, loaded.domains)
+    by_name = {domain.name: domain for domain in named}
     job = Job(
-        domains=with_roles(found, loaded.domains),
+        domains=named,
+        read=FeatureReader(by_name, rule, loaded.backbone, oracle, track) if features else None,
         split=chosen_split,
         protocol=chosen_protocol,
         seed=seed,
@@ -89,7 +102,7 @@ def evaluate(
             out,
             kit=kit_name,
             fingerprint=kit_fingerprint(loaded),
-            engine=chosen_engine.name,
+            engine=f"{chosen_engine.name} on features" if features else chosen_engine.name,
             device=where,
             track=track,
             together=chosen_engine if chosen_engine.name == "graph" else None,

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.train_options import CapOption
+
 
 def rates(
     kit: Annotated[str, typer.Option(help="The kit to choose rates for.")],
@@ -17,6 +19,7 @@ def rates(
     tasks: Annotated[int, typer.Option(help="Validation tasks a domain.", min=1)] = 10,
     protocol: Annotated[str, typer.Option(help="varying, five-shot or one-shot.")] = "varying",
     seed: Annotated[int, typer.Option(help="Names the tasks.")] = 0,
+    support_cap: CapOption = None,
     engine: Annotated[str, typer.Option(help="auto, plain, folded or graph.")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no bars.")] = False,
@@ -28,6 +31,7 @@ def rates(
 
     Example: `fewshift train rates --kit tsp.kit --records DIR --methods gd,tsp --out tsp.kit`
     """
+    from dataclasses import replace
     from functools import partial
 
     from fewshift.cli import evaluate_inputs as inputs
@@ -40,17 +44,25 @@ def rates(
     from fewshift.evaluation.run import with_roles
     from fewshift.nets.bundled import find_kit
     from fewshift.nets.choice import choose_engine
+    from fewshift.nets.feature_kit import moves_only_the_last_map, on_features
     from fewshift.nets.kit import save_kit
     from fewshift.presets.rates import LazyEpisode, choose_rates
+    from fewshift.training.features import FeatureReader
     from fewshift.types import Episode, Split
 
     where, track = inputs.choose_device(device), bars(quiet)
     _, loaded = find_kit(kit, where)
     rule, chosen_protocol = pixel_rule(loaded), inputs.protocol_named(protocol)
+    if support_cap is not None:
+        chosen_protocol = replace(chosen_protocol, max_support=support_cap)
     found = with_roles(inputs.open_domains(records, None, suite, [], "test", track), loaded.domains)
 
+    once = moves_only_the_last_map(loaded)  # then features are computed once an image
+    used = on_features(loaded) if once else loaded
+    features = FeatureReader({domain.name: domain for domain in found}, rule, loaded.backbone, track=track)
+
     def read(domain: Domain, plan: TaskPlan) -> Episode:
-        return on_device(load_episode(domain, plan, rule), where)
+        return features(plan) if once else on_device(load_episode(domain, plan, rule), where)
 
     def of(domain: Domain, split: Split) -> list[LazyEpisode]:
         if not len(domain.spec.splits[split]):
@@ -61,7 +73,7 @@ def rates(
     seen = [task for domain in found if domain.role == "seen" for task in of(domain, "valid")]
     unseen = [task for domain in found if domain.role == "valid_unseen" for task in of(domain, "test")]
     chosen = choose_rates(
-        loaded, choose_engine(loaded.backbone, engine), inputs.words(methods), seen, unseen, track=track
+        used, choose_engine(used.backbone, engine), inputs.words(methods), seen, unseen, track=track
     )
     save_kit(chosen.into(loaded), out)
     for name, pairs in chosen.pairs.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -21,7 +21,7 @@ from fewshift.evaluation.results_file import SHARED, open_results
 from fewshift.evaluation.scores import Key
 from fewshift.nets.together import Together
 from fewshift.progress import Track, silent
-from fewshift.types import Method, Split
+from fewshift.types import Episode, Method, Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class Job:
     reveal_seen: bool = True  # does a task say whether its domain was trained on?
     shard: Shard = Shard()
     workers: int = 2
+    read: Callable[[TaskPlan], Episode] | None = None  # None: the images, by the rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ def run(
             streams = ((plan_task(c, job.seed, i) for i in todo[c.spec.name]) for c in among)
             return chain.from_iterable(streams)
 
-        read = reader(job.domains, job.rule, reveal_seen=job.reveal_seen)
+        read = job.read or reader(job.domains, job.rule, reveal_seen=job.reveal_seen)
         episodes = prefetch(read, plans(), workers=job.workers)
         scores = evaluate(methods, episodes, setting, device=device, done=results.done, together=together)
         total = sum(missing(domain, i) for domain, indices in todo.items() for i in indices)

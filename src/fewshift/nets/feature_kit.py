@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from torch import nn
 
+from fewshift.errors import FewshiftError
 from fewshift.nets.adapters import LAST, adapters_at
 from fewshift.nets.backbone import freeze
 from fewshift.nets.kit_value import Kit
@@ -19,6 +20,9 @@ def moves_only_the_last_map(kit: Kit) -> bool:
 
 def on_features(kit: Kit) -> Kit:
     """The same kit for tasks that hold features below the last map; methods and engines stay the same."""
+    more = why_not_last_only(kit.backbone)
+    if more:
+        raise FewshiftError(f"tasks of features need a kit whose last map alone moves, but {more}")
     return replace(kit, backbone=last_map_of(kit.backbone))
 
 

@@ -135,7 +135,7 @@ def _tune(
         scores = [score(fixed, task(), Setting()).accuracy for task in track(tasks, label=label)]
         return sum(scores) / len(scores)
 
-    if name == "pa":  # it has no adapters
+    if name == "pa" or len(kit.backbone.sites) == 1:  # there are no adapters
         grid = replace(grid, adapters=(0.0,))
     if name not in WITH_STARTS:
         grid = replace(grid, share=(1.0,))

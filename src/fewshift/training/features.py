@@ -7,8 +7,9 @@ the user's cache folder, where every later run on the same images, pixels and we
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -73,6 +74,34 @@ class FeatureDomain:
                 "not held: name their split when making them"
             )
         return self.first[class_id]
+
+
+@dataclass(frozen=True)
+class FeatureReader:
+    """Planned tasks of these domains, made of features as `EpisodeReader` makes them of images."""
+
+    domains: Mapping[str, Domain]
+    rule: PixelRule
+    backbone: Backbone
+    reveal_seen: bool = False
+    track: Track = silent
+    _held: dict[tuple[str, Split], FeatureDomain] = field(default_factory=dict, compare=False, repr=False)
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
+
+    def __call__(self, plan: TaskPlan) -> Episode:
+        """The task; the features of its split are made when the first task asks."""
+        key = (plan.address.domain, plan.address.split)
+        with self._one_at_a_time:
+            if key not in self._held:
+                self._held[key] = featured(
+                    self.domains[key[0]],
+                    self.rule,
+                    self.backbone,
+                    (key[1],),
+                    reveal_seen=self.reveal_seen,
+                    track=self.track,
+                )
+        return self._held[key].episode(plan)
 
 
 def featured(
