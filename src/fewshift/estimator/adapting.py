@@ -21,9 +21,10 @@ from fewshift.estimator.trials import SCALE, Carried, HeldOut, leave_one_out
 from fewshift.estimator.unknown import Familiar, familiar, familiar_from_prototypes
 from fewshift.methods.coefficients import named
 from fewshift.methods.rates import Pair
-from fewshift.nets.engine import Engine
-from fewshift.nets.graph import GraphEngine
+from fewshift.nets.adapters import LAST
+from fewshift.nets.engine import Engine, FoldedEngine, PlainEngine
 from fewshift.nets.kit import Kit
+from fewshift.nets.last_map import LastMapEngine, below_last, last_map_of
 from fewshift.progress import Track, silent
 from fewshift.types import Labelled, Task, TaskParams
 
@@ -60,10 +61,11 @@ def adapt(tools: Tools, support: Support) -> Fitted:
     """Choose the settings, adapt by them, and keep all that predictions need."""
     task = support.task(tools.kit.backbone.device)
     plan = recipe(tools.method, tools.kit, task)
+    engine, light = lighter(tools.engine, task, plan.start)
     with ticking(tools.track, planned_steps(plan, tools.mode)) as tick:
-        choice = choose(plan, tools.engine, task, tools.mode, tools.seed, tick)
+        choice = choose(plan, engine, light, tools.mode, tools.seed, tick)
         start = {} if choice.settings.frozen else plan.start
-        end = _descended(tools.engine, task, plan, start, choice.settings, tick)
+        end = _descended(engine, light, plan, start, choice.settings, tick)
     features = tools.engine.embed(end.params, task.support.images)
     centres = prototypes(features, task.support.labels, task.way)
     return Fitted(
@@ -78,7 +80,7 @@ def adapt(tools: Tools, support: Support) -> Fitted:
         settings=choice.settings,
         coefficients=_shares(plan, tools.kit),
         losses=tuple(end.losses.tolist()),
-        hints=_hints(tools, support, task, choice.evidence),
+        hints=_hints(engine, support, light, choice.evidence),
     )
 
 
@@ -94,8 +96,9 @@ def readapt(tools: Tools, support: Support, before: Fitted) -> Fitted:
     if settings.steps:
         steps = max(LEAST_WARM, settings.steps // 2)
         settings = replace(settings, steps=steps, why=f"warm, after {settings.steps} steps: {settings.why}")
+    engine, light = lighter(tools.engine, task, before.params)
     with ticking(tools.track, settings.steps) as tick:
-        end = _descended(tools.engine, task, plan, before.params, settings, tick)
+        end = _descended(engine, light, plan, before.params, settings, tick)
     features = tools.engine.embed(end.params, task.support.images)
     return replace(
         before,
@@ -106,7 +109,7 @@ def readapt(tools: Tools, support: Support, before: Fitted) -> Fitted:
         settings=replace(before.settings, why=settings.why),
         coefficients=_shares(plan, tools.kit),
         losses=tuple(end.losses.tolist()),
-        hints=_hints(tools, support, task, None),
+        hints=_hints(engine, support, light, None),
     )
 
 
@@ -121,9 +124,18 @@ def _descended(
     if not settings.steps or not start:
         return Trajectory(start, torch.empty(0))
     update = plan.update(Pair(*settings.rates))
-    if isinstance(engine, GraphEngine):  # a captured step calls nobody back
-        return engine.adapt(task, start, update, settings.steps)
-    return engine.adapt(task, start, Carried(update, tick), settings.steps)
+    if isinstance(engine, PlainEngine | FoldedEngine):  # the others are quick, and quicker without a watcher
+        return engine.adapt(task, start, Carried(update, tick), settings.steps)
+    return engine.adapt(task, start, update, settings.steps)
+
+
+def lighter(engine: Engine, task: Task, start: TaskParams) -> tuple[Engine, Task]:
+    """Where nothing below the last map moves: the same on features that are computed once."""
+    backbone = engine.backbone
+    if not set(start) <= {LAST} or backbone.sites[-1] != LAST or f"{LAST}.bias" in backbone.frozen:
+        return engine, task
+    features = below_last(backbone, task.support.images)
+    return LastMapEngine(last_map_of(backbone)), Task(Labelled(features, task.support.labels), task.way)
 
 
 @contextmanager
@@ -152,8 +164,8 @@ def _familiar(found: HeldOut, centres: Tensor) -> Familiar:
     return familiar(found) if len(found.labels) else familiar_from_prototypes(centres)
 
 
-def _hints(tools: Tools, support: Support, task: Task, second: HeldOut | None) -> tuple[Hint, ...]:
-    features = tools.engine.embed({}, task.support.images)
+def _hints(engine: Engine, support: Support, task: Task, second: HeldOut | None) -> tuple[Hint, ...]:
+    features = engine.embed({}, task.support.images)
     found = leave_one_out(features, task.support.labels, task.way)
     return support_hints(found, support.names, support.classes, second)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,9 +17,9 @@ from fewshift.nets.bundled import bundled_kits, default_kit_name, find_kit
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
+from fewshift.nets.notices import say_once
 
 KitLike: TypeAlias = "Kit | str | os.PathLike[str] | None"
-log = logging.getLogger("fewshift")
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def open_kit(kit: KitLike, device: str, engine: str, quiet: bool) -> Opened:
         return Opened("own", own, choose_engine(own.backbone, engine), pixel_rule(own))
     text = default_kit_name() if kit is None else os.fspath(kit)
     if kit is None and not quiet:
-        _say_once(text)
+        say_once(f"using the kit {text}, the best on validation of those installed; kit= takes another")
     path = Path(text) if Path(text).is_file() else bundled_kits().get(text)
     stamp = path.stat().st_mtime_ns if path is not None else 0
     return _opened(text, stamp, str(where), engine)
@@ -67,8 +66,3 @@ def choose_device(name: str) -> torch.device:
 def _opened(text: str, stamp: int, device: str, engine: str) -> Opened:
     name, kit = find_kit(text, device)
     return Opened(name, kit, choose_engine(kit.backbone, engine), pixel_rule(kit))
-
-
-@lru_cache(maxsize=1)
-def _say_once(name: str) -> None:
-    log.warning("using the kit %s, the best on validation of those installed; kit= takes another", name)
