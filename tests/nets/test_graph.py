@@ -6,11 +6,11 @@ import torch
 from fewshift.core.losses import support_loss
 from fewshift.core.updates import Adadelta, Preconditioned, site_rates
 from fewshift.nets.backbone import Backbone
+from fewshift.nets.cell_loss import FAR, MAX_WAY, Targets, cell_gradients, cell_losses
 from fewshift.nets.cells import Cells, Shape
 from fewshift.nets.engine import FoldedEngine, PlainEngine
 from fewshift.nets.graph import GraphEngine, padded_size
 from fewshift.nets.notices import say_once
-from fewshift.nets.static import FAR, MAX_WAY, cell_losses
 from fewshift.types import Labelled, Task
 
 Make = Callable[..., Backbone]
@@ -39,14 +39,37 @@ def test_padding_rows_and_classes_changes_no_loss_and_no_gradient() -> None:
     weights = torch.cat([torch.ones(9, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)])
     far = torch.full((1, MAX_WAY), FAR, dtype=torch.float64)
     far[:, :3] = 0
-    cells = Cells(Shape(1, 1, 12), torch.device("cpu"))
+    targets = Targets(Cells(Shape(1, 1, 12), torch.device("cpu")), features)
     wanted = support_loss(features[:9], labels, 3)
-    padded = torch.cat([labels, torch.zeros(3, dtype=torch.int64)])
-    found = cell_losses(features[None], padded[None], weights[None], weights[None], far, cells)[0].sum()
+    targets.labels.copy_(torch.cat([labels, torch.zeros(3, dtype=torch.int64)]))
+    targets.set(weights.expand(2, 1, 12), far)
+    found = cell_losses(features[None], targets).sum()
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
     (a,) = torch.autograd.grad(wanted, features)
     (b,) = torch.autograd.grad(found, features)
     torch.testing.assert_close(b, a, rtol=0, atol=1e-12)
+
+
+def test_the_written_gradient_is_the_losses() -> None:
+    generator = torch.Generator().manual_seed(0)
+    cells = Cells(Shape(3, 5, 4), torch.device("cpu"))
+    cells.assign([2, 2])  # the last cell is nobody's, the last task has none
+    pooled = torch.randn(5, 4, 6, generator=generator, dtype=torch.float64, requires_grad=True)
+    last = torch.randn(5, 6, 6, generator=generator, dtype=torch.float64, requires_grad=True)
+    targets = Targets(cells, pooled)
+    targets.labels.copy_(torch.arange(20).view(5, 4) % 3)
+    rows = (torch.rand(2, 5, 4, generator=generator) < 0.8).double()
+    rows[:, -1] = 0
+    far = torch.full((3, MAX_WAY), FAR, dtype=torch.float64)
+    far[:, :3] = 0
+    targets.set(rows, far)
+    wanted = cell_losses(pooled @ last.mT, targets)
+    first, second = torch.autograd.grad(wanted.sum(), (pooled, last))
+    with torch.no_grad():
+        losses, _, at_pooled, at_last = cell_gradients(pooled, last, targets)
+    torch.testing.assert_close(losses, wanted, rtol=0, atol=1e-12)
+    torch.testing.assert_close(at_pooled, first, rtol=0, atol=1e-12)
+    torch.testing.assert_close(at_last, second, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("rule", ["plain descent", "preconditioned", "adadelta", "preconditioned adadelta"])

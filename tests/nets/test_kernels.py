@@ -6,7 +6,7 @@ import torch
 from fewshift.nets import pointwise
 from fewshift.nets.branch import branched
 from fewshift.nets.cells import Cells, Shape
-from fewshift.nets.pointwise import finished_, masked_, triton_kernels
+from fewshift.nets.pointwise import finished_, masked_, topmost, triton_kernels
 
 pytestmark = [
     pytest.mark.gpu,
@@ -41,6 +41,17 @@ def test_pointwise(dtype: torch.dtype) -> None:
             wanted = x + bias[:, None, None] + other
             found = finished_(x.clone(), bias, more, rectify)
             torch.testing.assert_close(found, wanted.relu() if rectify else wanted, **near)  # type: ignore[arg-type]
+
+
+def test_what_is_added_at_a_stride_and_the_topmost_gradient(dtype: torch.dtype) -> None:
+    x, y = some_images(2, dtype)
+    more = torch.randn(5, 24, 4, 5, device=CUDA, dtype=dtype).contiguous(memory_format=torch.channels_last)
+    wanted = x.clone()
+    wanted[:, :, ::2, ::2] += more
+    near = {"rtol": 2e-3, "atol": 2e-3} if dtype == torch.float16 else {"rtol": 1e-6, "atol": 1e-6}
+    torch.testing.assert_close(masked_(x.clone(), y, more, 2), wanted * (y > 0), **near)  # type: ignore[arg-type]
+    share = torch.randn(5, 24, device=CUDA, dtype=dtype)
+    torch.testing.assert_close(topmost(share, y), share[:, :, None, None] * (y > 0))
 
 
 @pytest.mark.parametrize(("inputs", "outputs", "rows"), [(64, 64, 200), (24, 40, 50), (128, 256, 130)])

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 WARM_UP = 3  # runs before a capture, so that libraries have chosen their algorithms
+TRIED = 10  # algorithms of cuDNN that are tried out for each convolution
 
 
 def captured(run: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
@@ -15,8 +16,9 @@ def captured(run: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
 
     cuDNN tries its algorithms out and the fastest is recorded, unless results must repeat to the bit.
     """
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = before or not torch.are_deterministic_algorithms_enabled()
+    before = torch.backends.cudnn.benchmark, torch.backends.cudnn.benchmark_limit
+    torch.backends.cudnn.benchmark = before[0] or not torch.are_deterministic_algorithms_enabled()
+    torch.backends.cudnn.benchmark_limit = TRIED
     try:
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
@@ -28,5 +30,5 @@ def captured(run: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             run()
     finally:
-        torch.backends.cudnn.benchmark = before
+        torch.backends.cudnn.benchmark, torch.backends.cudnn.benchmark_limit = before
     return graph

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from fewshift.nets.adapters import LAST
 from fewshift.nets.branch import branched
+from fewshift.nets.frozen_net import Block, Conv
 from fewshift.nets.pointwise import masked_
 from fewshift.nets.precision import arithmetic
 from fewshift.nets.stacks import Stack
-from fewshift.nets.static import StaticBatch
-from fewshift.nets.task_net import Block, Conv, Kept, TaskNet, as_images, read_at
+from fewshift.nets.static_batch import StaticBatch
+from fewshift.nets.task_net import Kept, TaskNet, as_images, read_at
 
 
 class Pair(NamedTuple):
@@ -39,7 +40,7 @@ def hessian_products(batch: StaticBatch, direction: Stack) -> Stack:
         last_tangent = batch.cells.spread(batch.frozen.stacks.site(direction, LAST))
         with torch.enable_grad(), arithmetic("float32"):
             point = (pooled.requires_grad_(), last.requires_grad_())
-            losses, _ = batch.objective(*point)
+            losses = batch.objective(*point)
             first = torch.autograd.grad(losses.sum(), point, create_graph=True)
             along = (first[0] * pooled_tangent).sum() + (first[1] * last_tangent).sum()
             second = torch.autograd.grad(along, point)
@@ -116,9 +117,9 @@ class _Curve:
         below = self._through(block.first, inner, x)
         if block.projection is None:
             return Pair(*(masked_(part, x, more) for part, more in zip(below, delta, strict=True)))
-        for part, more in zip(below, delta, strict=True):
-            net.add_strided(part, net.rows(more) @ block.projection, more, block.first.stride)
-        return Pair(*(masked_(part, x) for part in below))
+        stride, projection = block.first.stride, block.projection
+        shortcuts = (as_images(net.rows(part) @ projection, part) for part in delta)
+        return Pair(*(masked_(p, x, more, stride) for p, more in zip(below, shortcuts, strict=True)))
 
     def _through(self, conv: Conv, delta: Pair, x: Tensor) -> Pair:
         value, tangent = (self.net.through(conv, part, x) for part in delta)

@@ -15,13 +15,16 @@ from fewshift.core.descent import Trajectory
 from fewshift.core.updates import Update
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.capture import captured
+from fewshift.nets.cell_loss import MAX_WAY
 from fewshift.nets.cells import Cells, Shape
 from fewshift.nets.engine import FoldedEngine, check_sites
+from fewshift.nets.frozen_net import FrozenNet, frozen_net
 from fewshift.nets.notices import say_once
 from fewshift.nets.packing import SIZES, packed, padded_size
 from fewshift.nets.precision import DEFAULT, Precision, activations, arithmetic
-from fewshift.nets.static import MAX_WAY, Asked, Rule, StaticStep, kind_of
-from fewshift.nets.task_net import FrozenNet, TaskNet, frozen_net
+from fewshift.nets.static import Rule, StaticStep, kind_of
+from fewshift.nets.static_batch import Asked
+from fewshift.nets.task_net import TaskNet
 from fewshift.types import Task, TaskParams
 
 __all__ = ["SIZES", "GraphEngine", "padded_size"]

@@ -37,14 +37,17 @@ def fused(*alike: Tensor | None) -> Any:
     return triton_kernels()
 
 
-def masked_(gradient: Tensor, activation: Tensor, more: Tensor | None = None) -> Tensor:
-    """(gradient + more) where the ReLU's output is not zero, in place."""
-    kernels = fused(gradient, activation, more)
-    if kernels is not None:
-        kernels.masked_(gradient, activation, more)
+def masked_(gradient: Tensor, activation: Tensor, more: Tensor | None = None, stride: int = 1) -> Tensor:
+    """(gradient + more) where the ReLU's output is not zero, in place.
+
+    With a stride, `more` is smaller and is added to every stride-th pixel of each row and column.
+    """
+    kernels = fused(gradient, activation, more if stride == 1 else None)
+    if kernels is not None and (stride == 1 or kernels.takes(more)):
+        kernels.masked_(gradient, activation, more, stride)
         return gradient
     if more is not None:
-        gradient.add_(more)
+        gradient[:, :, ::stride, ::stride].add_(more)
     found: Tensor = torch.ops.aten.threshold_backward.grad_input(gradient, activation, 0, grad_input=gradient)
     return found
 
@@ -59,3 +62,13 @@ def finished_(response: Tensor, bias: Tensor, shortcut: Tensor | None, rectify: 
     if shortcut is not None:
         response.add_(shortcut)
     return response.relu_() if rectify else response
+
+
+def topmost(share: Tensor, output: Tensor) -> Tensor:  # (n, c), (n, c, h, w) -> (n, c, h, w)
+    """Each pixel's gradient of a mean over pixels, before the ReLU that gave `output`."""
+    kernels = fused(output)
+    if kernels is not None:
+        found = torch.empty_like(output)
+        kernels.topmost(share.contiguous(), output, found)
+        return found
+    return share[:, :, None, None] * (output > 0)

@@ -14,12 +14,34 @@ BLOCK = 2048
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _masked(gradient, activation, more, count, ADD: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _masked(  # type: ignore[no-untyped-def]
+    gradient,
+    activation,
+    more,
+    count,
+    high,
+    wide,
+    channels,
+    ADD: tl.constexpr,
+    STRIDE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = places < count
     value = tl.load(gradient + places, mask=inside).to(tl.float32)
-    if ADD:
+    if ADD and STRIDE == 1:
         value += tl.load(more + places, mask=inside).to(tl.float32)
+    if ADD and STRIDE > 1:
+        channel = places % channels
+        pixel = places // channels
+        column = pixel % wide
+        row = (pixel // wide) % high
+        image = pixel // (wide * high)
+        small_wide = (wide + STRIDE - 1) // STRIDE
+        small_high = (high + STRIDE - 1) // STRIDE
+        chosen = inside & (row % STRIDE == 0) & (column % STRIDE == 0)
+        small = (image * small_high + row // STRIDE) * small_wide + column // STRIDE
+        value += tl.load(more + small * channels + channel, mask=chosen, other=0.0).to(tl.float32)
     alive = tl.load(activation + places, mask=inside) > 0
     value = tl.where(alive, value, 0.0)
     tl.store(gradient + places, value.to(gradient.dtype.element_ty), mask=inside)
@@ -130,12 +152,45 @@ def totals(values: Tensor, weights: Tensor | None, first: Tensor, out: Tensor) -
     _totals[grid](values, other, first, out, cells, size, weights is not None, 1024, num_warps=4)
 
 
-def masked_(gradient: Tensor, activation: Tensor, more: Tensor | None) -> None:
+@triton.jit  # type: ignore[untyped-decorator]
+def _topmost(share, output, found, count, area, channels, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = places < count
+    image = places // (area * channels)
+    value = tl.load(share + image * channels + places % channels, mask=inside)
+    alive = tl.load(output + places, mask=inside) > 0
+    tl.store(found + places, tl.where(alive, value, 0.0), mask=inside)
+
+
+def topmost(share: Tensor, output: Tensor, found: Tensor) -> None:
+    """See `pointwise.topmost`."""
+    count, channels, area = output.numel(), output.shape[1], output.shape[2] * output.shape[3]
+    _topmost[(triton.cdiv(count, BLOCK),)](share, output, found, count, area, channels, BLOCK, num_warps=8)
+
+
+def takes(more: Tensor | None) -> bool:
+    """May this be added at a stride?"""
+    return more is None or more.is_contiguous(memory_format=torch.channels_last)
+
+
+def masked_(gradient: Tensor, activation: Tensor, more: Tensor | None, stride: int = 1) -> None:
     """See `pointwise.masked_`."""
-    count = gradient.numel()
+    count, (_, channels, high, wide) = gradient.numel(), gradient.shape
     other = gradient if more is None else more
     grid = (triton.cdiv(count, BLOCK),)
-    _masked[grid](gradient, activation, other, count, more is not None, BLOCK, num_warps=8)
+    _masked[grid](
+        gradient,
+        activation,
+        other,
+        count,
+        high,
+        wide,
+        channels,
+        more is not None,
+        stride,
+        BLOCK,
+        num_warps=8,
+    )
 
 
 def finished_(response: Tensor, bias: Tensor, shortcut: Tensor | None, rectify: bool) -> None:

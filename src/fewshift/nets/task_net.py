@@ -1,105 +1,27 @@
-"""The frozen ResNet-18 as a GPU wants it: batch norm folded, one number type, channels-last.
+"""The ResNet-18 under the adapters of one task or of many, with the adapters' gradients by hand.
 
-`TaskNet` runs the images of one task or of many (see `cells`) under their adapters, and gives the adapters'
-gradients by hand. For one task the adapters are folded into the kernels. Many tasks share the frozen kernels,
-and each one's adapters are a batched matrix product beside the convolution, which adds its result.
+A batch holds the images of one task or of many (see `cells`). For one task the adapters are folded into the
+kernels. Many tasks share the frozen kernels, and each one's adapters are a batched matrix product beside the
+convolution, which adds its result.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fewshift.nets.adapters import LAST
-from fewshift.nets.backbone import Backbone
 from fewshift.nets.branch import branched
 from fewshift.nets.cells import Cells
-from fewshift.nets.folded import Folded, channels_last, channels_second, fold
-from fewshift.nets.folded_block import fold_block
+from fewshift.nets.folded import channels_last, channels_second
+from fewshift.nets.frozen_net import Block, Conv, FrozenNet
 from fewshift.nets.fused_conv import convolved, input_gradient, wide_product
-from fewshift.nets.pointwise import masked_
-from fewshift.nets.resnet import ResNet18, block_names
-from fewshift.nets.stacks import Stack, Stacks, stacks_of
+from fewshift.nets.pointwise import masked_, topmost
+from fewshift.nets.stacks import Stack
 
 TOP = 16.0  # where the largest 16-bit gradient of a cell starts: far from overflow and from underflow
-
-
-@dataclass(frozen=True)
-class Conv:
-    """A folded 3x3 convolution; kernel and bias in the activations' type, the rest in the weights' own."""
-
-    site: str
-    kernel: Tensor  # (out, in, 3, 3), channels-last
-    bias: Tensor  # (out,)
-    centre: Tensor  # (out, in), what the adapter is added to
-    scale: Tensor  # (out,)
-    stride: int
-
-
-@dataclass(frozen=True)
-class Block:
-    """Two convolutions and perhaps a projection, whose bias the second convolution has."""
-
-    first: Conv
-    second: Conv
-    projection: Tensor | None  # (out, in)
-
-
-@dataclass(frozen=True)
-class FrozenNet:
-    """All that does not depend on a task."""
-
-    stem: Tensor  # (width, 3, 5, 5)
-    stem_bias: Tensor
-    stem_padding: int
-    blocks: tuple[Block, ...]
-    last: Tensor  # (d, d)
-    stacks: Stacks
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The activations' type."""
-        return self.stem.dtype
-
-    @property
-    def convs(self) -> tuple[Conv, ...]:
-        """The sixteen adapted convolutions."""
-        return tuple(conv for block in self.blocks for conv in (block.first, block.second))
-
-
-def frozen_net(backbone: Backbone, dtype: torch.dtype) -> FrozenNet:
-    """Fold a backbone whose `cannot_fold` is None for activations of this type."""
-    net, frozen = backbone.net, backbone.frozen
-    assert isinstance(net, ResNet18)
-    eps = net.bn1.eps
-    stem = fold(frozen, "conv1", "bn1", stride=2, eps=eps, transform=False)
-    blocks = []
-    for name in block_names():
-        block = fold_block(frozen, name, eps, transform=False)
-        more = None if block.projection is None else block.projection.bias
-        projection = None if block.projection is None else block.projection.kernel[..., 0, 0].to(dtype)
-        first = _conv(f"{name}.conv1", block.first, None, dtype)
-        blocks.append(Block(first, _conv(f"{name}.conv2", block.second, more, dtype), projection))
-    kernel = stem.kernel.to(dtype, memory_format=torch.channels_last)
-    start = backbone.init()
-    ordered = {site: start[site] for site in backbone.sites}
-    return FrozenNet(
-        kernel,
-        stem.bias.to(dtype),
-        net.stem_padding,
-        tuple(blocks),
-        frozen["last.weight"],
-        stacks_of(ordered),
-    )
-
-
-def _conv(site: str, folded: Folded, more: Tensor | None, dtype: torch.dtype) -> Conv:
-    bias = folded.bias if more is None else folded.bias + more
-    kernel = folded.kernel.to(dtype, memory_format=torch.channels_last)
-    return Conv(site, kernel, bias.to(dtype), folded.centre.clone(), folded.scale, folded.stride)
 
 
 class Head(NamedTuple):
@@ -230,8 +152,8 @@ class TaskNet:
         if block.projection is None:
             return self.below(block.first, inner, x, delta)
         gradient = self.through(block.first, inner, x)
-        self.add_strided(gradient, self.rows(delta) @ block.projection, delta, block.first.stride)
-        return masked_(gradient, x)
+        shortcut = as_images(self.rows(delta) @ block.projection, delta)
+        return masked_(gradient, x, shortcut, block.first.stride)
 
     def below(self, conv: Conv, delta: Tensor, x: Tensor, more: Tensor | None = None) -> Tensor:
         """The gradient before the ReLU that made a convolution's input x; `more` comes to x another way."""
@@ -280,8 +202,7 @@ class TaskNet:
 
     def spread_out(self, gradient: Tensor, output: Tensor) -> Tensor:  # (n, d), (n, d, h, w)
         """The pooled activations' gradient at the pixels, before the last ReLU."""
-        share = (gradient / (output.shape[2] * output.shape[3])).to(self.net.dtype)
-        return share[:, :, None, None] * (output > 0)
+        return topmost((gradient / (output.shape[2] * output.shape[3])).to(self.net.dtype), output)
 
 
 def as_images(rows: Tensor, like: Tensor) -> Tensor:  # (cells, pixels, c) -> (n, c, h, w)

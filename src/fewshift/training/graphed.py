@@ -19,6 +19,7 @@ from fewshift.core.metagrad import MetaGradient
 from fewshift.core.updates import Preconditioned
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.capture import captured
+from fewshift.nets.cell_loss import MAX_WAY
 from fewshift.nets.cells import Shape
 from fewshift.nets.curvature import hessian_products
 from fewshift.nets.graph import GraphEngine
@@ -26,7 +27,8 @@ from fewshift.nets.notices import say_once
 from fewshift.nets.packing import groups, rounded
 from fewshift.nets.precision import DEFAULT, Precision, arithmetic
 from fewshift.nets.stacks import Stack
-from fewshift.nets.static import MAX_WAY, Asked, StaticBatch, StaticStep
+from fewshift.nets.static import StaticStep
+from fewshift.nets.static_batch import Asked, StaticBatch
 from fewshift.training.metagradients import FoldedOneByOne, Job, OneByOne
 from fewshift.training.settings import InnerLevel
 
@@ -40,6 +42,7 @@ class StaticOuter(StaticBatch):
     """L_out of a batch of tasks, its gradient and the query accuracy, on fixed buffers."""
 
     graph: torch.cuda.CUDAGraph | None = None
+    scores = True
 
     def prepare(self) -> None:
         """Make the buffer for the result."""

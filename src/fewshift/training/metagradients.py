@@ -76,11 +76,9 @@ class FoldedOneByOne:
 
 
 def is_finite(found: MetaGradient, starts: bool) -> Tensor:  # -> () bool, on the device
-    """Is every number of this task usable? A sum is finite only where its terms are."""
-    parts: list[Tensor] = [found.loss, *(pull.sum() for pull in found.preconditioner.values())]
-    if starts:
-        parts += [value.sum() for value in found.start.values()]
-    return torch.stack(parts).isfinite().all()
+    """Is every number of this task usable? A length is finite only where its numbers are."""
+    parts = [*found.preconditioner.values(), *(found.start.values() if starts else ())]
+    return torch.stack([found.loss, *torch._foreach_norm(parts)]).isfinite().all()
 
 
 def _one(
