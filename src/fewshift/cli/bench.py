@@ -53,6 +53,7 @@ def adapt(
     ] = "tf32,float16",
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
     repeats: Annotated[int, typer.Option(help="The best of so many counts.", min=1)] = 3,
+    memory: Annotated[bool, typer.Option("--memory", help="Peak memory too, on a CPU.")] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Seconds an adaptation takes, against a re-implementation of the public loop in the same run.
@@ -69,7 +70,14 @@ def adapt(
     graphs = [f"graph {precision_named(name)}" for name in words(precision)]
     chosen = [name for engine in chosen for name in (graphs if engine == "graph" else [engine])]
     outcome = adaptation.run(
-        [int(size) for size in words(sizes)], steps, width, image_size, device, chosen, repeats=repeats
+        [int(size) for size in words(sizes)],
+        steps,
+        width,
+        image_size,
+        device,
+        chosen,
+        repeats=repeats,
+        memory=memory,
     )
     typer.echo(adaptation.table(outcome), err=True)
     _finish(outcome, json_file)
@@ -115,6 +123,7 @@ def gate(
     precision: Annotated[str, typer.Option(help="What to compare with float32.")] = "tf32,float16",
     methods: Annotated[str, typer.Option(help="Methods that adapt, with commas.")] = "tsa,tsp",
     tasks: Annotated[int, typer.Option(help="Tasks in all, shared by the domains.", min=2)] = 200,
+    protocol: Annotated[str, typer.Option(help="varying, five-shot or one-shot.")] = "varying",
     device: Annotated[str, typer.Option(help="A CUDA device.")] = "cuda",
     json_file: JsonFile = None,
 ) -> None:
@@ -126,7 +135,6 @@ def gate(
     from fewshift.cli import evaluate_inputs as inputs
     from fewshift.data.episodes import reader
     from fewshift.data.plan import choices, plan_task
-    from fewshift.data.protocol import VARYING
     from fewshift.errors import FewshiftError
     from fewshift.evaluation.pixel_rule import pixel_rule
     from fewshift.evaluation.run import with_roles
@@ -143,7 +151,7 @@ def gate(
     found = inputs.open_domains(records, None, suite, inputs.words(domains), "test", silent)
     chosen = with_roles(found, loaded.domains)
     read = reader(chosen, pixel_rule(loaded), reveal_seen=True)
-    among = [choices(domain.spec, "test", VARYING) for domain in chosen]
+    among = [choices(domain.spec, "test", inputs.protocol_named(protocol)) for domain in chosen]
     plans = (plan_task(among[n % len(among)], 0, n // len(among)) for n in range(tasks))
     precisions = [precision_named(name) for name in inputs.words(precision)]
     outcome = gates.run(loaded, map(read, plans), where, precisions, inputs.words(methods))

@@ -1,0 +1,35 @@
+"""`fewshift bench` writes the form that programs read."""
+
+import json
+from pathlib import Path
+
+from tiny_world import fewshift
+
+
+def test_adapt_writes_a_row_for_each_size_and_engine(tmp_path: Path) -> None:
+    out = tmp_path / "adapt.json"
+    words = "bench adapt --sizes 5,6 --steps 1 --width 2 --image-size 16 --repeats 1 --engines public,folded"
+    result = fewshift(*words.split(), "--json", out)
+    assert result.exit_code == 0, result.output
+    outcome = json.loads(out.read_text())
+    assert {"device", "torch", "matrix_product_tflops"} <= set(outcome["machine"])
+    rows = outcome["results"]
+    assert [(row["size"], row["engine"]) for row in rows] == [
+        (5, "public"),
+        (5, "folded"),
+        (6, "public"),
+        (6, "folded"),
+    ]
+    assert rows[0]["ratio"] == 1.0
+    assert {"seconds", "ratio", "tflops", "share", "accuracy"} <= set(rows[1])
+
+
+def test_the_gate_wants_a_cuda_device(tmp_path: Path) -> None:
+    result = fewshift("bench", "gate", "--kit", tmp_path / "no.kit", "--device", "cpu")
+    assert result.exit_code != 0
+    assert "CUDA device" in str(result.exception)
+
+
+def test_a_precision_that_is_none_is_named() -> None:
+    result = fewshift("bench", "adapt", "--precision", "float8")
+    assert "there is no precision 'float8'" in str(result.exception)
