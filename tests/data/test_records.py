@@ -14,7 +14,7 @@ import pytest
 from small_records import images_of, png, record_file, small_domain
 
 from fewshift.data import index_cache
-from fewshift.data.descriptors import Descriptors
+from fewshift.data.descriptors import Descriptors, read_at
 from fewshift.data.index_cache import INDEX_FILE, index_folder, load_index
 from fewshift.data.pixels import decode
 from fewshift.data.records import RecordSource
@@ -54,6 +54,27 @@ def test_large_reads_come_in_batches(domain: tuple[Path, Spec], monkeypatch: pyt
     monkeypatch.setattr("fewshift.data.records._BATCH_BYTES", 300)
     items = everything(spec)[::-1] * 2
     assert RecordSource(folder, spec).read_encoded(items) == [images_of(spec, c)[i] for c, i in items]
+
+
+@pytest.mark.parametrize(("one_go", "reads"), [(2**20, 3), (0, 12)])
+def test_neighbours_are_read_in_one_go(
+    domain: tuple[Path, Spec], monkeypatch: pytest.MonkeyPatch, one_go: int, reads: int
+) -> None:
+    folder, spec = domain
+    done = 0
+
+    def counted(handle: int, size: int, offset: int) -> bytes:
+        nonlocal done
+        done += 1
+        return read_at(handle, size, offset)
+
+    source = RecordSource(folder, spec)
+    source.prepare()
+    monkeypatch.setattr("fewshift.data.records._ONE_GO", one_go)
+    monkeypatch.setattr("fewshift.data.records.read_at", counted)
+    items = everything(spec)[::-1]
+    assert source.read_encoded(items) == [images_of(spec, c)[i] for c, i in items]
+    assert done == reads
 
 
 @pytest.mark.parametrize("item", [(3, 0), (-1, 0), (0, 4), (0, -1), (10**12, 0)])

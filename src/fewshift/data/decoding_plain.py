@@ -23,6 +23,7 @@ from PIL import Image, features
 from fewshift.data.domain import Pixels
 
 _PNG = b"\x89PNG\r\n\x1a\n"
+_WEBP_HEAD = struct.Struct("<4sI4s4sI3x3sHH")  # file, chunk, frame: their sizes
 _FORMS = {(1, 0): ("1", "1"), (8, 0): ("L", "L"), (8, 2): ("RGB", "RGB")}  # (bits, colour type) -> modes
 
 
@@ -37,13 +38,15 @@ def plain_pixels(encoded: bytes, most: int) -> Pixels | None:  # (h, w, 3), or (
 
 def _webp(encoded: bytes, most: int) -> Pixels | None:
     decode = _libwebp()
-    if decode is None or len(encoded) < 30 or encoded[:4] != b"RIFF" or encoded[8:12] != b"WEBP":
+    if decode is None or len(encoded) < _WEBP_HEAD.size:
         return None
-    file_size, chunk_size = struct.unpack_from("<I", encoded, 4)[0], struct.unpack_from("<I", encoded, 16)[0]
+    riff, file_size, webp, _, chunk_size, start_code, width, height = _WEBP_HEAD.unpack_from(encoded)
+    if (riff, webp, start_code) != (b"RIFF", b"WEBP", b"\x9d\x01\x2a"):
+        return None
     if file_size + 8 != len(encoded) or chunk_size + chunk_size % 2 + 20 != len(encoded):
         return None  # cut short, or more than one picture
-    width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", encoded, 26))
-    if encoded[23:26] != b"\x9d\x01\x2a" or not 0 < width * height <= most:
+    width, height = width & 0x3FFF, height & 0x3FFF
+    if not 0 < width * height <= most:
         return None
     pixels: Pixels = np.empty((height, width, 3), np.uint8)
     done = decode(encoded, len(encoded), pixels.ctypes.data, pixels.nbytes, width * 3)

@@ -24,6 +24,7 @@ from fewshift.errors import DataError
 from fewshift.progress import Track, silent
 
 _BATCH_BYTES = 8 * 2**20  # read at once, whatever the number of items
+_ONE_GO = 2**20  # bytes of a file that are read in one go, if enough of them are wanted
 
 
 class RecordSource:
@@ -86,12 +87,13 @@ class RecordSource:
         in_order = sorted(range(len(items)), key=lambda place: items[place])
         for class_id, group in groupby(in_order, key=lambda place: items[place][0]):
             entry = self._entry(class_id)
+            wanted = list(group)
+            bounds = [self._bounds(entry, items[place]) for place in wanted]
             with self._files.use(class_file(self.folder, class_id).path, entry.version) as handle:
-                for place in group:
-                    start, stop = self._bounds(entry, items[place])
-                    pieces.append(read_at(handle, stop - start, start))
+                for place, piece in zip(wanted, _read_spans(handle, bounds), strict=True):
+                    pieces.append(piece)
                     places.append(place)
-                    filled += stop - start
+                    filled += len(piece)
                     if filled >= _BATCH_BYTES:
                         yield places, _as_frames(pieces)
                         places, pieces, filled = [], [], 0
@@ -153,6 +155,16 @@ class RecordSource:
         index, limit = state.pop("index"), state.pop("limit")
         self.__init__(**state, files=Descriptors(limit) if limit else SHARED)  # type: ignore[misc]
         self._index = index
+
+
+def _read_spans(handle: int, bounds: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+    """The bytes between each pair of bounds, which increase; in one go where little else lies between."""
+    first, last = bounds[0][0], bounds[-1][1]
+    if last - first > min(_ONE_GO, 4 * sum(stop - start for start, stop in bounds)):
+        yield from (read_at(handle, stop - start, start) for start, stop in bounds)
+        return
+    data = read_at(handle, last - first, first)
+    yield from (data[start - first : stop - first] for start, stop in bounds)
 
 
 @dataclass(frozen=True, slots=True)

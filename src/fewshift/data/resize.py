@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fewshift.data.domain import Pixels
 
 Floats: TypeAlias = NDArray[np.float32]
+IN_CACHE = 48  # planes of 84 x 84 floats that stay in the processor's cache from one pass to the next
 
 
 def resize_aligned(
@@ -37,7 +38,9 @@ def resize_aligned(
     if out is None:
         out = _scratch("out", (len(planes), size, size))
     if planes.shape[1:] == (size, size):
-        return _scaled(planes, scale, shift, out)
+        for first in range(0, len(planes), IN_CACHE):
+            _scaled(planes[first : first + IN_CACHE], scale, shift, out[first : first + IN_CACHE])
+        return out
     down, across = _along(planes.shape[1], size), _along(planes.shape[2], size)
     if down.needed is not None:
         planes = planes.take(down.needed, axis=1)
@@ -95,10 +98,10 @@ def _across(levels: Pixels, along: _Along, scale: float, shift: float, out: Floa
     _transpose(_gather(columns, along, _scratch("across", (1, size, count)))[0], out)
 
 
-def _scaled(levels: Pixels, scale: float, shift: float, out: Floats) -> Floats:
-    np.multiply(levels, np.float32(scale), out=out, dtype=np.float32)
+def _scaled(levels: Pixels, scale: float, shift: float, out: Floats) -> None:
+    np.copyto(out, levels)  # a pass of its own: numpy multiplies floats by floats much quicker
+    out *= np.float32(scale)
     out -= np.float32(shift)
-    return out
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ class CachedSource:
         files = Locations(folder)
         self._counts = np.array(spec.images_per_class)
         self._first = np.concatenate([[0], np.cumsum(self._counts)])
-        self._shapes = np.load(files.shapes, mmap_mode="r", allow_pickle=False)
-        self._offsets = np.load(files.offsets, mmap_mode="r", allow_pickle=False)
+        self._shapes = np.asarray(np.load(files.shapes, mmap_mode="r", allow_pickle=False))
+        self._offsets = np.asarray(np.load(files.offsets, mmap_mode="r", allow_pickle=False))
         with open(files.pixels, "rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._pixels = np.frombuffer(self._map, np.uint8)
@@ -82,12 +82,14 @@ class CachedSource:
         shapes = self._shapes[rows].astype(np.int64)
         kinds = shapes @ (1 << 16, 1 << 8, 1)
         in_order = np.argsort(kinds, kind="stable")
-        for places in np.split(in_order, 1 + np.flatnonzero(np.diff(kinds[in_order]))):
-            height, width, channels = shapes[places[0]].tolist()
+        ends = np.append(1 + np.flatnonzero(np.diff(kinds[in_order])), len(rows)).tolist()
+        for begin, end in zip([0, *ends], ends, strict=False):
+            height, width, channels = shapes[in_order[begin]].tolist()
             step, size = at_once(channels), height * width * channels
-            for few in (places[start : start + step] for start in range(0, len(places), step)):
-                levels = self._gather(rows[few], size).reshape(-1, channels, height, width)
-                yield Planes(few.tolist(), levels)
+            for start in range(begin, end, step):
+                places = in_order[start : min(start + step, end)]
+                levels = self._gather(rows[places], size).reshape(-1, channels, height, width)
+                yield Planes(places.tolist(), levels)
                 _resident.note(levels.nbytes)
 
     def _gather(self, rows: NDArray[np.int64], size: int) -> Pixels:  # (n,) -> (n, size)
@@ -95,10 +97,8 @@ class CachedSource:
         if len(self._pixels) == size * self.info.images:  # as all others have, too
             together: Pixels = self._pixels.reshape(-1, size).take(rows, axis=0)
             return together
-        gathered: Pixels = np.empty((len(rows), size), np.uint8)
-        for image, offset in zip(gathered, self._offsets[rows].tolist(), strict=True):
-            image[...] = self._pixels[offset : offset + size]
-        return gathered
+        found = [self._pixels[offset : offset + size] for offset in self._offsets[rows].tolist()]
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
     def _rows(self, items: NDArray[np.int64]) -> NDArray[np.int64]:  # (n, 2) -> (n,)
         classes, images = items[:, 0], items[:, 1]
