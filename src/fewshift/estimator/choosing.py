@@ -24,6 +24,7 @@ from fewshift.estimator.temperature import calibrated_losses
 from fewshift.estimator.trials import Fold, HeldOut, halves, held_out_along
 from fewshift.methods.rates import Pair
 from fewshift.nets.engine import Engine
+from fewshift.nets.last_map import LastMapEngine
 from fewshift.types import Task
 
 Mode: TypeAlias = Literal["auto", "published"]
@@ -58,7 +59,7 @@ def planned_steps(plan: Recipe, mode: str) -> int:
     """At most so many steps of the whole support set, for a progress bar."""
     if not plan.start:
         return 0
-    return STEPS if mode == "published" else STEPS + 4 * TRIED
+    return STEPS if mode == "published" else 5 * STEPS
 
 
 def choose(
@@ -147,7 +148,8 @@ def _tried(
 ) -> _Tried:
     """One pair, stopped at the end unless an earlier stop is clearly better; the end stands for all steps."""
     name, pair = rates
-    along = held_out_along(engine, task, folds, plan.start, lambda: plan.update(pair), STOPS, tick)
+    stops = (*STOPS, STEPS) if isinstance(engine, LastMapEngine) else STOPS  # on features all steps are cheap
+    along = held_out_along(engine, task, folds, plan.start, lambda: plan.update(pair), stops, tick)
     *earlier, (_, last) = along
     best = _Tried(name, pair, STEPS, last)
     for stop, found in reversed(earlier):
