@@ -154,12 +154,24 @@ class GraphEngine:
         """
         pixels = tasks[0].support.images.shape[2:]
         key = (shape, tuple(pixels), kind_of(updates[0]), sums)
-        if key not in self.steps:
+
+        def make() -> StaticStep:
             size = (pixels[0], pixels[1])
             step = StaticStep(self.net, shape, size, self.precision, updates[0], MAX_STEPS, sums)
             if self.captured:
                 step.begin(tasks, starts, updates)
                 step.graph = captured(step.run, self.pool)
-            self.steps[key] = step
+            return step
+
+        if key not in self.steps:
+            try:
+                self.steps[key] = make()
+            except torch.OutOfMemoryError:
+                if not self.steps:
+                    raise
+                say_once("the GPU's memory is full of graphs: they are dropped, and made again when needed")
+                self.steps.clear()
+                torch.cuda.empty_cache()
+                self.steps[key] = make()
         self.steps[key].begin(tasks, starts, updates)
         return self.steps[key]

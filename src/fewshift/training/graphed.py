@@ -190,7 +190,7 @@ class GraphedBatches:
 
     def _curve(self, step: StaticStep) -> StaticCurvature:
         key = (step.shape, tuple(step.images.shape[2:]))
-        if key not in self.curves:
+        if key not in self.curves or self.curves[key].step is not step:
             curve = self.curves[key] = StaticCurvature(step)
             curve.graph = captured(curve.run, self.engine.pool) if self.captured else None
         return self.curves[key]
