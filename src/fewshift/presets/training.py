@@ -167,8 +167,8 @@ def last_map_preconditioners(domains: Sequence[str]) -> Recipe[PreconditionerSet
         normalise=True,
         train_starts=True,
         start_rank=16,
-        validation_tasks=20,
-        validation_rates=(1.0, 1.0),
+        validation_tasks=10,
+        validation_rates=(0.3, 0.3),
     )
     return Recipe(settings, Watch(log_every=10, checkpoint_every=50, validate_every=100))
 
