@@ -15,6 +15,8 @@ from fewshift.types import Method
 
 # the same classes at other rates
 VARIANTS = {"tsp_untrained"} | {name for name in METHODS if name.endswith("_tuned")}
+# proto_maml with a step that has its own tests in double precision
+RULES = {"gap_eigen", "gap_approximate", "meta_sgd", "meta_curvature"}
 
 
 def few_steps(method: Method) -> Method:
@@ -33,7 +35,7 @@ def test_every_method_keeps_the_contract(tiny_kit: Kit, name: str) -> None:
     assert len(check_method(few_steps(method), tolerance=1e-3).checks) == len(CHECKS) == 15
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name not in VARIANTS])
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in VARIANTS | RULES])
 def test_and_to_many_digits_without_the_oracle(tiny_kit: Kit, name: str) -> None:
     kit = in_double(tiny_kit)
     method = few_steps(METHODS[name](kit, choose_engine(kit.backbone, "plain"), False))
