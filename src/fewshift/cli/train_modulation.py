@@ -168,6 +168,9 @@ def trim(
     tasks_per_update: TasksOption = None,
     rate: RateOption = None,
     code: CodeOption = None,
+    gate: Annotated[
+        float | None, typer.Option(min=0, help="Weight of the gate's loss; 0.1 as published.")
+    ] = None,
     support_cap: CapOption = None,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
@@ -188,6 +191,7 @@ def trim(
         "tasks_per_update": tasks_per_update,
         "rate": rate,
         "code": code,
+        "gate": gate,
         "validation_tasks": validation_tasks,
         "seed": seed,
     }

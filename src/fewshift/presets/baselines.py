@@ -34,9 +34,15 @@ def paper_modulator(which: Which) -> Recipe[ModulatorSettings]:
 
 
 def quick_modulator(which: Which) -> Recipe[ModulatorSettings]:
-    """A minute or two on two CPU cores: few tasks, so larger steps."""
+    """A minute or two on two CPU cores: few tasks, so larger steps, and a gate that is heard."""
     settings = ModulatorSettings(
-        updates=60, tasks_per_update=4, rate=2e-3, sampling="stratified", code=32, validation_tasks=5
+        updates=60,
+        tasks_per_update=4,
+        rate=2e-3,
+        sampling="stratified",
+        code=32,
+        gate=0.1 if which == "cnaps" else 2.0,
+        validation_tasks=5,
     )
     return Recipe(settings, Watch(log_every=5, checkpoint_every=20, validate_every=20))
 
