@@ -40,6 +40,7 @@ from fewshift.cli.train_options import (
     TasksOption,
     UpdatesOption,
     ValidationOption,
+    VaryOption,
 )
 from fewshift.cli.train_policy import policy as policy_command
 from fewshift.cli.train_rates import rates
@@ -79,11 +80,12 @@ def backbone(
         str | None, typer.Option(help="Domains that --flip leaves alone (letters, digits), with commas.")
     ] = None,
     zoom: Annotated[
-        float, typer.Option(min=0, max=0.9, help="Enlarge windows with sides of at least 1 less this.")
-    ] = 0.0,
+        float | None,
+        typer.Option(min=0, max=0.9, help="Enlarge windows with sides of at least 1 less this."),
+    ] = None,
     precision: Annotated[
-        Precision, typer.Option(help="bfloat16 is faster on recent GPUs.")
-    ] = Precision.float32,
+        Precision | None, typer.Option(help="bfloat16 is faster on recent GPUs. Default: the preset's.")
+    ] = None,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
     validation_tasks: ValidationOption = None,
@@ -118,7 +120,7 @@ def backbone(
             flip=flip,
             never_mirrored=never_mirrored,
             zoom=zoom,
-            precision=precision.value,
+            precision=None if precision is None else precision.value,
             seed=seed,
             device=device,
             save_every=save_every,
@@ -174,6 +176,7 @@ def preconditioners(
     policy: Annotated[
         bool, typer.Option("--policy", help="Under the kit's policy, for TSP††; TSP†'s stay in the kit.")
     ] = False,
+    vary: VaryOption = None,
     support_cap: CapOption = None,
     stream: StreamOption = None,
     seed: SeedOption = 0,
@@ -207,6 +210,7 @@ def preconditioners(
         resume=resume,
         exact=exact,
         quiet=quiet,
+        vary=preset is MetaPreset.small if vary is None else vary,
         inner={"order": order, "steps": inner_steps, "rate": inner_rate, "last_rate": inner_last_rate},
         changes={
             "updates": updates,
@@ -218,7 +222,7 @@ def preconditioners(
             "rank": rank,
             "normalise": normalise,
             "train_starts": train_starts or None,
-            "common_start": common_start,
+            "common_start": common_start or None,
             "start_rate": start_rate,
             "start_rank": start_rank,
             "weight_decay": weight_decay,

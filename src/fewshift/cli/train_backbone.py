@@ -12,10 +12,13 @@ from fewshift.data.resident import resident
 from fewshift.data.subset import hold_out
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import ImageSettings, Kit
+from fewshift.presets.small_data import small_backbone
 from fewshift.presets.training import QUICK_SIZE, QUICK_TASKS, changed, paper_backbone, quick_backbone
 from fewshift.training.backbone import train_backbone
 from fewshift.training.distill import Teacher
 from fewshift.training.teachers import load_teacher
+
+BACKBONES = {"paper": paper_backbone, "quick": quick_backbone, "small": small_backbone}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +40,8 @@ class Wanted:
     hold_out: float
     flip: bool
     never_mirrored: str | None
-    zoom: float
-    precision: str
+    zoom: float | None
+    precision: str | None
     seed: int
     device: str
     save_every: int | None
@@ -59,7 +62,7 @@ def run(wanted: Wanted) -> None:
         names = [domain.name for domain in domains]
         quick = wanted.preset == "quick"
         recipe = changed(
-            (quick_backbone if quick else paper_backbone)(names),
+            BACKBONES[wanted.preset](names),
             wanted.save_every,
             width=wanted.width,
             updates=wanted.updates,
@@ -75,8 +78,12 @@ def run(wanted: Wanted) -> None:
             settings = replace(settings, period=min(settings.period, wanted.updates))
         size = wanted.image_size or (QUICK_SIZE if quick else 84)
         pad = min(settings.augmentation.pad, size // 8)
-        varied = replace(settings.augmentation, pad=pad, flip=wanted.flip, zoom=wanted.zoom)
-        letters = tuple(words(wanted.never_mirrored))
+        varied = replace(settings.augmentation, pad=pad)
+        if wanted.flip:
+            varied = replace(varied, flip=True)
+        if wanted.zoom is not None:
+            varied = replace(varied, zoom=wanted.zoom)
+        letters = tuple(words(wanted.never_mirrored)) or settings.never_mirrored
         settings = replace(settings, augmentation=varied, never_mirrored=letters)
         rule = rule_for(size)
         held = {d.name: resident(d, rule, device, ("train", "valid"), track) for d in domains}

@@ -18,6 +18,13 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.bundled import find_kit
 from fewshift.nets.feature_kit import moves_only_the_last_map, on_features, with_sites
 from fewshift.nets.kit import Kit
+from fewshift.presets.small_data import (
+    LETTERS,
+    SMALL_TASKS,
+    VARIED,
+    small_classifier,
+    small_preconditioners,
+)
 from fewshift.presets.training import (
     LAST_MAP_TASKS,
     QUICK_TASKS,
@@ -40,15 +47,22 @@ from fewshift.training.preconditioners import train_preconditioners
 from fewshift.training.settings import ClassifierSettings, PreconditionerSettings
 from fewshift.training.streamed import held_domains
 from fewshift.training.tasks import ResidentTasks
+from fewshift.training.varied import VariedTasks
 from fewshift.types import Split
 
 PRECONDITIONERS = {
     "paper": paper_preconditioners,
     "quick": quick_preconditioners,
+    "small": small_preconditioners,
     "last-map": last_map_preconditioners,
 }
-CLASSIFIERS = {"paper": paper_classifier, "quick": quick_classifier, "last-map": last_map_classifier}
-PROTOCOLS = {"paper": VARYING, "quick": QUICK_TASKS, "last-map": LAST_MAP_TASKS}
+CLASSIFIERS = {
+    "paper": paper_classifier,
+    "quick": quick_classifier,
+    "small": small_classifier,
+    "last-map": last_map_classifier,
+}
+PROTOCOLS = {"paper": VARYING, "quick": QUICK_TASKS, "small": SMALL_TASKS, "last-map": LAST_MAP_TASKS}
 S = TypeVar("S", PreconditionerSettings, ClassifierSettings, PolicySettings)
 
 
@@ -74,6 +88,7 @@ class Wanted:
     stream: bool | None = None  # None: where the images would fill the memory
     sites: str | None = None  # None: the kit's own
     train_images: int | None = None  # of a domain, at most
+    vary: bool = False  # the images of training tasks
 
 
 @dataclass(frozen=True)
@@ -81,7 +96,7 @@ class Ready:
     """A kit on its device, the tasks to learn from, and who watches."""
 
     kit: Kit
-    tasks: ResidentTasks
+    tasks: ResidentTasks | VariedTasks
     team: Team
     track: Track
     backbone: Backbone  # what reads the tasks: the kit's, or its last map where they hold features
@@ -177,7 +192,10 @@ def prepared(wanted: Wanted, names: list[str] | None) -> Iterator[Ready]:
         held = held_domains(
             domains, rule, device, splits, protocol=protocol, stream=wanted.stream, track=track
         )
-        yield Ready(kit, ResidentTasks(held, protocol), team, track, kit.backbone)
+        tasks = ResidentTasks(held, protocol)
+        letters = tuple(domain.name for domain in domains if domain.name in LETTERS)
+        varied = VariedTasks(tasks, VARIED, letters) if wanted.vary else tasks
+        yield Ready(kit, varied, team, track, kit.backbone)
 
 
 def _held_out(domain: Domain, kit: Kit, name: str) -> Domain:
@@ -208,6 +226,7 @@ def about_run(settings: S, ready: Ready, wanted: Wanted, outcome: Outcome) -> di
     return {
         "settings": asdict(settings),
         "classes": wanted.classes,
+        "tasks": ready.tasks.identity(),
         "protocol": ready.tasks.protocol.to_dict(),
         "updates_done": outcome.step,
         "skipped_tasks": outcome.skipped,

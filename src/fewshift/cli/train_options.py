@@ -14,6 +14,7 @@ class Preset(str, Enum):
 
     paper = "paper"
     quick = "quick"
+    small = "small"
 
 
 class MetaPreset(str, Enum):
@@ -21,6 +22,7 @@ class MetaPreset(str, Enum):
 
     paper = "paper"
     quick = "quick"
+    small = "small"
     last_map = "last-map"
 
 
@@ -47,9 +49,19 @@ SuiteOption = Annotated[str | None, typer.Option(help="A suite by name; see `few
 DomainsOption = Annotated[
     str | None, typer.Option(help="Names with commas. Default: all seen domains with TRAIN classes.")
 ]
-PresetOption = Annotated[Preset, typer.Option(help="paper: as published. quick: minutes on a CPU.")]
+PresetOption = Annotated[
+    Preset,
+    typer.Option(help="paper: as published. quick: minutes on a CPU. small: minutes on a GPU, small data."),
+]
 MetaPresetOption = Annotated[
-    MetaPreset, typer.Option(help="paper: as published. quick: minutes on a CPU. last-map: for --sites last.")
+    MetaPreset,
+    typer.Option(
+        help="paper: as published. quick: minutes on a CPU. small: on a GPU. last-map: --sites last."
+    ),
+]
+VaryOption = Annotated[
+    bool | None,
+    typer.Option("--vary/--no-vary", help="Vary the images of training tasks. Default: with small only."),
 ]
 UpdatesOption = Annotated[int | None, typer.Option(min=1, help="Optimizer steps, if not the preset's.")]
 RateOption = Annotated[float | None, typer.Option(help="Step size, if not the preset's.")]

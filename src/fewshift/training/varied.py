@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 import torch
 
+from fewshift.data.protocol import Protocol
 from fewshift.data.resident import ResidentDomain
 from fewshift.errors import FewshiftError
 from fewshift.training.augment import Augmentation, augment, draw
@@ -38,6 +39,11 @@ class VariedTasks:
     def domains(self) -> tuple[str, ...]:
         """The domains that have tasks."""
         return self.tasks.domains
+
+    @property
+    def protocol(self) -> Protocol:
+        """The protocol of the tasks."""
+        return self.tasks.protocol
 
     def has(self, domain: str, split: Split) -> bool:
         """Are there classes of this split at all?"""

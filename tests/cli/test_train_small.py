@@ -1,0 +1,39 @@
+"""The recipes for small domains through the command line, at the smallest sizes."""
+
+from pathlib import Path
+
+from tiny_world import SEEN, fewshift, write_kit, write_records
+
+from fewshift.core.starts import DomainStarts
+from fewshift.nets.kit import load_kit
+
+
+def test_small_domains_learn_low_rank_matrices_and_starts_around_a_common_one(tmp_path: Path) -> None:
+    records, kit = write_records(tmp_path / "records"), write_kit(tmp_path / "tiny.kit")
+    out = tmp_path / "small.kit"
+    common = ("--records", records, "--device", "cpu", "--quiet", "--preset", "small", "--updates", 1)
+    few = ("--tasks-per-update", 2, "--inner-steps", 1)
+    found = fewshift("train", "preconditioners", "--kit", kit, "--out", out, *common, *few, "--rank", 1)
+    assert found.exit_code == 0, found.output
+    learned = load_kit(out)
+    assert learned.domains == SEEN
+    assert learned.preconditioners is not None
+    assert learned.preconditioners.design == "low_rank"
+    assert isinstance(learned.starts, DomainStarts)
+    assert learned.starts.base is not None
+    assert learned.info["preconditioners"]["tasks"]["varied"]["augmentation"]["zoom"] == 0.4
+    told = tmp_path / "told.kit"
+    more = ("--width", 4, "--validation-tasks", 1)
+    found = fewshift("train", "classifier", "--kit", out, "--out", told, *common, *few, *more)
+    assert found.exit_code == 0, found.output
+    assert load_kit(told).classifier is not None
+
+
+def test_backbones_of_small_domains_are_varied_more(tmp_path: Path) -> None:
+    records, out = write_records(tmp_path / "records"), tmp_path / "b.kit"
+    small = ("--preset", "small", "--width", 2, "--image-size", 16, "--updates", 1, "--batch", 4)
+    rest = ("--precision", "float32", "--validation-tasks", 0, "--device", "cpu", "--quiet")
+    found = fewshift("train", "backbone", "--records", records, "--out", out, *small, *rest)
+    assert found.exit_code == 0, found.output
+    varied = load_kit(out).info["backbone"]["settings"]["augmentation"]
+    assert (varied["zoom"], varied["flip"], varied["pad"]) == (0.4, True, 2)
