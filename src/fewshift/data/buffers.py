@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 STEP = 4 * 2**20  # floats: 16 MiB; buffers come in multiples of it, so that one fits many tasks
-KEPT = 224 * 2**20  # bytes: memory is kept for later only while all of it, in use and waiting, is less
+KEPT = 160 * 2**20  # bytes: memory is kept for later only while all of it, in use and waiting, is less
 
 _lock = threading.RLock()  # a buffer may come back at any moment, even while this thread holds the lock
 _free: list[NDArray[np.float32]] = []
