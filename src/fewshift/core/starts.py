@@ -107,6 +107,14 @@ def part_way(base: TaskParams, blended: TaskParams, share: float) -> TaskParams:
     return {site: torch.lerp(base[site], value, share) for site, value in blended.items()}
 
 
+def task_start(usual: TaskParams, starts: Starts | None, coefficients: Tensor, share: float) -> TaskParams:
+    """Where a task starts: TSA's values, or this share of the way from the common ones to the blend."""
+    if starts is None:
+        return usual
+    base = usual | (starts.base or {})
+    return base | part_way(base, starts.blend(coefficients), share)
+
+
 def shortened(starts: DomainStarts, base: TaskParams, rank: int) -> LowRankStarts:
     """The best approximation of each domain's own part at this rank, or exactly where a site is smaller."""
     left, right = {}, {}

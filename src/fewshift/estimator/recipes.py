@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from fewshift.core.precond import blend_sites
+from fewshift.core.starts import task_start
 from fewshift.core.updates import Adadelta, Preconditioned, Update, site_rates
 from fewshift.errors import FewshiftError
-from fewshift.methods.build import coefficients_of, published_rates, rate_rule
+from fewshift.methods.build import coefficients_of, published_rates, rate_rule, start_share
 from fewshift.methods.rates import PA_RATES, TSA_RATES, BySeen, Pair
 from fewshift.nets.kit import Kit
 from fewshift.types import Task, TaskParams
@@ -43,7 +44,7 @@ class Recipe:
 def recipe(method: str, kit: Kit, task: Task) -> Recipe:
     """The recipe of a method by name."""
     coefficients = coefficients_of(kit)(task.support.images)
-    start = _start(method, kit, coefficients)
+    start = _start(method, kit, task, coefficients)
     published = _published(method, kit)
     pairs = _own_images(method, kit) or published
     return Recipe(
@@ -58,7 +59,7 @@ def recipe(method: str, kit: Kit, task: Task) -> Recipe:
     )
 
 
-def _start(method: str, kit: Kit, coefficients: Tensor | None) -> TaskParams:
+def _start(method: str, kit: Kit, task: Task, coefficients: Tensor | None) -> TaskParams:
     if method == "ncc":
         return {}
     if method == "pa":
@@ -66,7 +67,9 @@ def _start(method: str, kit: Kit, coefficients: Tensor | None) -> TaskParams:
         return {last: kit.backbone.init()[last]}
     if method == "tsp":
         _check_tsp(kit)
-        return kit.start(coefficients)
+        assert coefficients is not None  # the kit has a classifier
+        share = start_share(kit, "tsp_start", oracle=False)(task, coefficients)
+        return task_start(kit.backbone.init(), kit.starts, coefficients, share)
     return kit.backbone.init()
 
 

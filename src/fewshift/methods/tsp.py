@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fewshift.core.precond import blend_sites
-from fewshift.core.starts import Starts, part_way
+from fewshift.core.starts import Starts, task_start
 from fewshift.core.updates import Preconditioned, site_rates
 from fewshift.errors import FewshiftError
 from fewshift.methods.about import About
@@ -26,7 +26,7 @@ from fewshift.methods.task import checked
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
-from fewshift.types import Adapted, Task, TaskParams
+from fewshift.types import Adapted, Task
 
 ABOUT = About(
     title="TSP†, task-specific preconditioned descent on TSA's parameters",
@@ -70,18 +70,12 @@ class TaskSpecificPreconditioning:
                 f"{self.name} needs a kit with a dataset classifier: run fewshift train classifier"
             )
         chosen = self.rates(task, coefficients)
-        start = self._start(task, coefficients)
+        usual, share = self.engine.backbone.init(), self.share(task, coefficients)
+        start = task_start(usual, self.starts, coefficients, share)
         matrix = None if self.matrices is None else blend_sites(coefficients, self.matrices)
         update = Preconditioned(matrix, site_rates(start, *chosen.rates))
         shares = named(coefficients, self.domains)
         return adapted_by(self.engine, task, start, update, self.steps, chosen, coefficients=shares)
-
-    def _start(self, task: Task, coefficients: Tensor) -> TaskParams:
-        usual = self.engine.backbone.init()
-        if self.starts is None:
-            return usual
-        base = usual | (self.starts.base or {})
-        return base | part_way(base, self.starts.blend(coefficients), self.share(task, coefficients))
 
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
