@@ -42,6 +42,16 @@ def test_a_kit_whose_package_is_missing_is_no_default(kits: Path, monkeypatch: p
     assert default_kit_name() == "fair"
 
 
+def test_a_score_from_the_rates_that_were_tried() -> None:
+    tried = {
+        "gd": {"seen": [[0, 1, 1, 0.5], [0, 3, 1, 0.7]], "unseen": [[0, 1, 1, 0.3]]},
+        "tsp": {"seen": [[0, 1, 1, 0.6]], "unseen": [[0, 1, 1, 0.6]]},
+    }
+    assert bundled.validation_score({"rates_tried": tried}) == 0.6
+    assert bundled.validation_score({"rates_tried": tried, "validation": {"default_score": 0.1}}) == 0.1
+    assert bundled.validation_score({}) == float("-inf")
+
+
 def test_names_and_files(kits: Path, tmp_path: Path) -> None:
     assert find_kit("fair")[0] == "fair"
     assert find_kit(str(kits / "good.kit"))[0] == "good"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ def bundled_kits() -> dict[str, Path]:
 
 
 def default_kit_name() -> str:
-    """The bundled kit with the best accuracy on validation tasks, `info["validation"]["default_score"]`.
+    """The bundled kit with the best accuracy on validation tasks, see `validation_score`.
 
     Kits of networks whose extra is not installed do not count, and a kit that does not say its score comes
     after those that do.
@@ -30,7 +31,7 @@ def default_kit_name() -> str:
     usable = {name: h for name, h in headers.items() if h["weights"] or available(h["architecture"])}
     if not usable:
         raise FewshiftError("no kit is bundled with this Fewshift: name a kit file")
-    return max(usable, key=lambda name: _score(usable[name]))
+    return max(usable, key=lambda name: validation_score(usable[name]["info"]))
 
 
 def find_kit(name_or_path: str | None, device: torch.device | str = "cpu") -> tuple[str, Kit]:
@@ -51,6 +52,17 @@ def find_kit(name_or_path: str | None, device: torch.device | str = "cpu") -> tu
     return path.stem, load_kit(path, device)
 
 
-def _score(header: dict[str, Any]) -> float:
-    found = header["info"].get("validation", {}).get("default_score")
-    return float("-inf") if found is None else float(found)
+def validation_score(info: Mapping[str, Any]) -> float:
+    """What a kit says of its accuracy on validation tasks; minus infinity where it says nothing.
+
+    That is `validation.default_score`, or else the best method's mean over both kinds of domains at the rates
+    that `fewshift train rates` chose for it.
+    """
+    told = info.get("validation", {}).get("default_score")
+    if told is not None:
+        return float(told)
+    found = []
+    for kinds in info.get("rates_tried", {}).values():
+        best = [max(row[-1] for row in rows) for rows in kinds.values()]
+        found.append(sum(best) / len(best))
+    return max(found, default=float("-inf"))
