@@ -9,7 +9,14 @@ from torch import Tensor, nn
 
 from fewshift.core.centroids import cosine_logits
 from fewshift.nets.backbone import Backbone, freeze
-from fewshift.nets.plain_classifier import BATCH_NORM, fold_batch_norms, folded_program, plain_classifier
+from fewshift.nets.lite0 import Lite0
+from fewshift.nets.plain_classifier import (
+    BATCH_NORM,
+    PlainClassifier,
+    fold_batch_norms,
+    folded_program,
+    plain_classifier,
+)
 from fewshift.nets.resnet import ResNet18
 from fewshift.types import TaskParams
 
@@ -94,3 +101,15 @@ def test_only_what_can_be_folded_is_folded() -> None:
         torch.testing.assert_close(folded(images), wanted, rtol=0, atol=1e-9)
     left = [node for node in folded.graph.nodes if node.target is BATCH_NORM]
     assert len(left) == 2  # the one on the images, and the one whose convolution is read twice
+
+
+@pytest.mark.slow
+def test_every_batch_norm_of_lite0_is_folded() -> None:
+    """Its convolutions have a `forward` of their own, without a bias."""
+    torch.manual_seed(2)
+    net = random_norms(Lite0()).double().eval()
+    plain = PlainClassifier(net, torch.randn(3, net.dim, dtype=torch.float64), SCALE)
+    folded = folded_program(plain, SIZE)
+    images = torch.randn(2, 3, SIZE, SIZE, dtype=torch.float64)
+    torch.testing.assert_close(folded.module()(images), plain(images), rtol=0, atol=1e-9)
+    assert not any("norm" in name for name in operations(folded))

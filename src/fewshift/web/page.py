@@ -24,8 +24,8 @@ from fewshift.web.limits import LIMITS
 
 KEPT = 3600  # seconds an upload or a classifier is kept
 METHOD_WORDS = {
-    "tsp": "learned preconditioners",
-    "tsa": "adapters by Adadelta",
+    "tsp": "preconditioned",
+    "tsa": "adapters",
     "gd": "plain descent",
     "pa": "last map only",
     "ncc": "no adaptation",

@@ -21,7 +21,7 @@ background:var(--fs-card)}
 .drop .thumbnail-item,.drop .grid-container img{aspect-ratio:1;height:auto;width:100%}
 #tries .grid-container{grid-template-columns:repeat(auto-fill,84px)!important}
 #said .empty{padding:44px 22px}
-#said .meta-text{display:none}
+#said .progress-text{display:none}
 .html-container{padding:0!important}
 .fs{color:var(--fs-ink);font-size:14px;line-height:1.5}
 .fs h1{font-size:26px;margin:6px 0 2px;color:var(--fs-ink)}
