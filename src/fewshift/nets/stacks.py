@@ -45,10 +45,6 @@ class Stacks:
         group, row = self.place[site]
         return stack[group][row]
 
-    def views(self, stack: Stack, task: int) -> list[Tensor]:
-        """A task's values at all sites in the order of the groups, as views."""
-        return [values[row, task] for values in stack for row in range(len(values))]
-
     def shared(self, stack: Stack, task: int) -> TaskParams:
         """A task's values by site, as views."""
         return {
@@ -61,9 +57,23 @@ class Stacks:
 
     def fill(self, stack: Stack, many: Sequence[Mapping[str, Tensor]]) -> None:
         """Copy the values of several tasks into their places at once."""
+        places = self.tasks(stack)[: len(many)]
         sites = [site for group in self.groups for site in group]
-        targets = [view for task in range(len(many)) for view in self.views(stack, task)]
+        targets = [place[site] for place in places for site in sites]
         torch._foreach_copy_(targets, [values[site] for values in many for site in sites])
+
+    def tasks(self, stack: Stack) -> list[TaskParams]:
+        """Every task's values by site, as views; one call a group, however many tasks there are."""
+        views = [values.flatten(0, 1).unbind() for values in stack]
+        count = stack[0].shape[1]
+        return [
+            {
+                site: views[g][k * count + task]
+                for g, group in enumerate(self.groups)
+                for k, site in enumerate(group)
+            }
+            for task in range(count)
+        ]
 
 
 def stacks_of(params: Mapping[str, Tensor]) -> Stacks:

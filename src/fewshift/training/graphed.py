@@ -156,20 +156,20 @@ class GraphedBatches:
                 pulls, adjoint = self._backwards(step, visited, outer.adjoint, starts)
             losses, accuracies = outer.losses.clone(), outer.accuracies.clone()
             history = step.history[: inner.steps].clone()
-        stacks = self.engine.net.stacks
+        tasks = self.engine.net.stacks.tasks
+        parts = zip(tasks(pulls), tasks(adjoint), tasks(final), strict=True)
+        untaken = torch.full_like(history[:, 0], torch.nan)  # norms: the graph keeps only the gradients' sum
         return [
             MetaGradient(
                 loss=losses[task],
-                preconditioner=stacks.shared(pulls, task),
-                start=stacks.shared(adjoint, task),
-                final=stacks.shared(final, task),
+                preconditioner=pull,
+                start=start,
+                final=reached,
                 inner_losses=history[:, task],
-                inner_norms=torch.full_like(
-                    history[:, task], torch.nan
-                ),  # not taken: the graph keeps only their sum
+                inner_norms=untaken,
                 accuracy=accuracies[task],
             )
-            for task in range(len(jobs))
+            for task, (pull, start, reached) in enumerate(islice(parts, len(jobs)))
         ]
 
     def _backwards(

@@ -38,14 +38,14 @@ def stacked(
 
 def length(tensors: Iterable[Tensor]) -> Tensor:  # -> ()
     """The length of all tensors as one vector."""
-    total: Tensor = torch.stack([tensor.norm() for tensor in tensors]).norm()
+    total: Tensor = torch.stack(list(torch._foreach_norm(list(tensors)))).norm()
     return total
 
 
 def add_where(usable: Tensor, totals: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
     """Add the values to the totals of the same names, or nothing where `usable` is false."""
-    for name, value in values.items():
-        totals[name].add_(torch.where(usable, value, torch.zeros_like(value)))
+    kept = [torch.where(usable, value, 0.0) for value in values.values()]
+    torch._foreach_add_([totals[name] for name in values], kept)
 
 
 def fingerprint(parts: Mapping[str, Mapping[str, Tensor]]) -> str:

@@ -8,7 +8,7 @@ as updates it would be 2.56 million five-step tasks, weeks on the paper's GPU. B
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.tensor_file import join, part
 from fewshift.progress import Track, silent
+from fewshift.training.alike import together
 from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.fastest import best_meta_gradients
@@ -119,7 +120,7 @@ class PreconditionerLearner:
             settings.sampling,
         )
         present = list(dict.fromkeys(address.domain for address in addresses))
-        matrices = {domain: self._preconditioner(domain) for domain in present}
+        matrices = self._preconditioners(present)
         pulls = {domain: square_zeros(self.start) for domain in present}
         adjoints = {domain: zeros(self.start) for domain in present if settings.train_starts}
         totals = torch.zeros(4, device=self.device)  # loss, accuracy, first inner loss, tasks that count
@@ -139,9 +140,7 @@ class PreconditionerLearner:
         summed = [t for sums in (*pulls.values(), *adjoints.values()) for t in sums.values()]
         self.team.add_up([totals, *summed])
 
-        count = totals[3].clamp_min(1)
-        for tensor in summed:
-            tensor.div_(count)
+        torch._foreach_div_(summed, totals[3].clamp_min(1))
         self._move(step, pulls, adjoints)
         mean = totals[:3] / totals[3]  # not a number when no task counts, which ends the run
         metrics: dict[str, Tensor | float] = {
@@ -167,7 +166,7 @@ class PreconditionerLearner:
             return None
         adapters, last = settings.validation_rates
         rates = dict.fromkeys(self.start, adapters) | {self.backbone.sites[-1]: last}
-        matrices = {domain: self._preconditioner(domain) for domain in self.tasks.domains}
+        matrices = self._preconditioners(self.tasks.domains)
 
         def accuracy_of(address: Address) -> Tensor:
             start, matrix = self._start_of(address.domain), matrices[address.domain]
@@ -197,11 +196,9 @@ class PreconditionerLearner:
     def _move(
         self, step: int, pulls: dict[str, dict[str, Tensor]], adjoints: dict[str, dict[str, Tensor]]
     ) -> None:
-        for domain, pull in pulls.items():
-            for site, gradient in root_gradients(self.design, self.roots[domain], pull).items():
-                if self.settings.normalise:
-                    gradient = gradient / gradient.norm().clamp_min(1e-30)
-                self.roots[domain][site].grad = gradient
+        roots = joined({domain: self.roots[domain] for domain in pulls})
+        for name, gradient in together(self._root_gradients, roots, joined(pulls)).items():
+            roots[name].grad = gradient
         for domain, adjoint in adjoints.items():
             for site, gradient in adjoint.items():
                 self.starts[domain][site].grad = gradient
@@ -213,9 +210,19 @@ class PreconditionerLearner:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 
-    @torch.no_grad()
+    def _root_gradients(self, roots: Tensor, pulls: Tensor) -> Tensor:  # (k, r, m), (k, m, m) -> (k, r, m)
+        found = root_gradients(self.design, {"": roots}, {"": pulls})[""]
+        if self.settings.normalise:
+            found = found / torch.linalg.matrix_norm(found, keepdim=True).clamp_min(1e-30)
+        return found
+
     def _preconditioner(self, domain: str) -> Preconditioner:
-        return {site: self.design(root) for site, root in self.roots[domain].items()}
+        return self._preconditioners([domain])[domain]
+
+    @torch.no_grad()
+    def _preconditioners(self, domains: Sequence[str]) -> dict[str, Preconditioner]:
+        found = together(self.design, joined({domain: self.roots[domain] for domain in domains}))
+        return {domain: {site: found[f"{domain}/{site}"] for site in self.start} for domain in domains}
 
     @torch.no_grad()
     def _start_of(self, domain: str) -> TaskParams:
