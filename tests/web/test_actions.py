@@ -36,6 +36,8 @@ def test_adapt_try_and_forget(opened: Opened, gallery: Gallery, tmp_path: Path) 
     file = next(tmp_path.rglob("classifier.fewshift"))
     assert file.name in str(download.value)
     assert load(file).classes_.tolist() == ["rot", "grün"]
+    assert "Nothing was moved" in actions.watching(fit)
+    assert actions.watching(None) == ""
     tries = gallery("green", range(5, 7))
     answers = actions.trying(tmp_path)(fit, tries)
     assert answers.count('class="card"') == 2

@@ -149,7 +149,7 @@ def test_a_browser_from_images_to_a_classifier(
     assert second.startswith("red")
     for tab, content in (("Loss", "#losses"), ("Steps", "#changes")):
         page.get_by_role("tab", name=tab).click()
-        page.wait_for_selector(f"{content} .fs", state="visible")
+        page.wait_for_selector(f"{content} .fs svg", state="visible", timeout=60_000)
 
     with page.expect_download() as started:
         page.click("#download")

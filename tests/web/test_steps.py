@@ -10,7 +10,7 @@ from fewshift.errors import FewshiftError
 from fewshift.estimator.kits import Opened
 from fewshift.estimator.saved import load, write_classifier
 from fewshift.web import views
-from fewshift.web.steps import Adaptation, adapt_to, predict
+from fewshift.web.steps import Adaptation, adapt_to, predict, watched
 from fewshift.web.uploads import ClassUploads, Upload
 
 Maker = Callable[[str, int], Upload]
@@ -40,30 +40,30 @@ def test_the_replay_is_the_descent_itself(opened: Opened, upload: Maker) -> None
     done = adapt_to(classes(upload, 2), opened, "tsa")
     if not done.fitted.settings.steps:
         pytest.fail("choose a task on which steps are taken")
-    steps = done.fitted.settings.steps
-    np.testing.assert_array_equal(done.replay.losses, done.fitted.losses)
-    assert set(done.replay.moved) == set(done.fitted.params)
-    assert {len(lengths) for lengths in done.replay.moved.values()} == {steps}
-    assert all(length >= 0 for lengths in done.replay.moved.values() for length in lengths)
-    assert done.replay.right[0][0] == 0
-    assert done.replay.right[-1][0] == steps
-    shown = views.changes(done)
+    steps, seen = done.fitted.settings.steps, watched(done)
+    np.testing.assert_array_equal(seen.losses, done.fitted.losses)
+    assert set(seen.moved) == set(done.fitted.params)
+    assert {len(lengths) for lengths in seen.moved.values()} == {steps}
+    assert all(length >= 0 for lengths in seen.moved.values() for length in lengths)
+    assert seen.right[0][0] == 0
+    assert seen.right[-1][0] == steps
+    shown = views.changes(seen)
     assert "layer1.0.conv1, step 1:" in shown
     assert "polyline" in views.losses(done)
 
 
 def test_without_adaptation_nothing_moved(opened: Opened, upload: Maker) -> None:
     done = adapt_to(classes(upload), opened, "ncc")
-    assert done.replay.moved == {}
+    assert watched(done).moved == {}
     assert "Nothing was moved" in views.losses(done)
-    assert "Nothing was moved" in views.changes(done)
+    assert "Nothing was moved" in views.changes(watched(done))
 
 
 def test_one_image_a_class(opened: Opened, upload: Maker) -> None:
     done = adapt_to(classes(upload, 1), opened, "tsp")
-    assert done.replay.right == ()
+    assert watched(done).right == ()
     assert predict(done, [upload("green", 50)])[0].shares[0][0] == "green"
-    views.changes(done)
+    views.changes(watched(done))
 
 
 def test_a_picture_in_the_wrong_class_is_named(opened: Opened, upload: Maker) -> None:

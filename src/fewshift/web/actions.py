@@ -20,13 +20,14 @@ from fewshift.nets.bundled import bundled_kits
 from fewshift.progress import Track
 from fewshift.web import views
 from fewshift.web.limits import LIMITS
-from fewshift.web.steps import Adaptation, adapt_to, predict
+from fewshift.web.steps import Adaptation, adapt_to, predict, watched
 from fewshift.web.uploads import ClassUploads, read_uploads
 
 T = TypeVar("T")
 log = logging.getLogger("fewshift")
 FIRST_CLASSES = 3
 WAITING = "The result of the adaptation appears here."
+WATCHING = "The adaptation is taken once more to watch its steps."
 NOTHING_TO_TRY = "Drop images here after adapting: each gets its class with probabilities."
 
 
@@ -76,7 +77,7 @@ def _shown(fit: Fit) -> list[Any]:
         gr.Tabs(visible=True),
         views.domains(done),
         views.losses(done),
-        views.changes(done),
+        views.empty(WATCHING),
         gr.DownloadButton(value=str(fit.file), visible=True),
     ]
 
@@ -102,6 +103,16 @@ def trying(folder: Path) -> Callable[..., str]:
         return _answered(work, lambda sentence: views.wrapped(views.notice(sentence, "bad")))
 
     return classify
+
+
+def watching(fit: Fit | None) -> str:
+    """Show what each step changed."""
+    if fit is None:
+        return ""
+    done = fit.done
+    return _answered(
+        lambda: views.changes(watched(done)), lambda sentence: views.wrapped(views.notice(sentence, "bad"))
+    )
 
 
 def forgetting(folder: Path) -> Callable[..., list[Any]]:

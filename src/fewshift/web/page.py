@@ -19,6 +19,7 @@ from fewshift.web.actions import (
     one_more,
     remove_file,
     trying,
+    watching,
 )
 from fewshift.web.limits import LIMITS
 
@@ -77,9 +78,11 @@ def build_page(opened: Opened, folder: Path) -> gr.Blocks:
         results = [state, said, details, domains, losses, changes, download]
         private: dict[str, Any] = {"api_visibility": "private"}
         add.click(one_more, [shown], [shown, *cards, add], show_progress="hidden", **private)
-        adapt.click(
+        adapted = adapt.click(
             adapting(opened, folder), [method, *names, *images], results, show_progress_on=[said], **private
-        ).then(trying(folder), [state, tries], [answers], show_progress="hidden", **private)
+        )
+        tried = adapted.then(trying(folder), [state, tries], [answers], show_progress="hidden", **private)
+        tried.then(watching, [state], [changes], show_progress="minimal", **private)
         tries.change(trying(folder), [state, tries], [answers], **private)
         everything = [*results, shown, *cards, add, *names, *images, tries, answers]
         forget.click(

@@ -32,8 +32,8 @@ class Adaptation:
 
     opened: Opened
     method: str
+    support: Support
     fitted: Fitted
-    replay: Replay
     seconds: float
 
 
@@ -55,7 +55,7 @@ def adapt_to(
     track: Track = silent,
     limits: Limits = LIMITS,
 ) -> Adaptation:
-    """Fit a classifier to these classes and watch what its steps did."""
+    """Fit a classifier to these classes."""
     began = time.perf_counter()
     found = checked_classes(classes, limits)
     pairs = [(upload, place) for place, entry in enumerate(found) for upload in entry.uploads]
@@ -63,10 +63,17 @@ def adapt_to(
     labels = torch.tensor([place for _, place in pairs])
     names = tuple(upload.name for upload, _ in pairs)
     support = Support(images, labels, names, tuple(entry.name for entry in found))
-    tools = Tools(opened.kit, opened.engine, method, "auto", 0, track)
-    fitted = adapt(tools, support)
-    seconds = time.perf_counter() - began
-    return Adaptation(opened, method, fitted, replay(tools, support, fitted), seconds)
+    fitted = adapt(_tools(opened, method, track), support)
+    return Adaptation(opened, method, support, fitted, time.perf_counter() - began)
+
+
+def watched(done: Adaptation) -> Replay:
+    """What each step of the adaptation changed; it takes about as long as the last descent did."""
+    return replay(_tools(done.opened, done.method, silent), done.support, done.fitted)
+
+
+def _tools(opened: Opened, method: str, track: Track) -> Tools:
+    return Tools(opened.kit, opened.engine, method, "auto", 0, track)
 
 
 def predict(

@@ -7,6 +7,7 @@ from html import escape
 
 from fewshift.web.charts import curve, movement
 from fewshift.web.limits import LIMITS
+from fewshift.web.replay import Replay
 from fewshift.web.steps import Adaptation, Prediction
 
 BEST = 3  # classes shown for each test image
@@ -98,9 +99,8 @@ def losses(done: Adaptation) -> str:
     return wrapped(curve(points, "support loss before each step", top, lambda v: f"{v:g}", 0))
 
 
-def changes(done: Adaptation) -> str:
+def changes(seen: Replay) -> str:
     """What each step did: how many support images are right, and how far each site moved."""
-    seen = done.replay
     if not seen.moved:
         return empty("Nothing was moved: the frozen network did best on held-out images.")
     parts = []
