@@ -1,4 +1,4 @@
-"""`fewshift evaluate`: methods x domains x tasks, one JSON line a score."""
+"""`fewshift evaluate`: methods x domains x tasks, one JSON line a score; of a folder, a learning curve."""
 
 from __future__ import annotations
 
@@ -11,22 +11,55 @@ from typing import Annotated
 import typer
 
 from fewshift.cli.console import bars
+from fewshift.cli.curve import CurveOptions, run_curve
+from fewshift.errors import FewshiftError
+
+DEFAULT_METHODS = "ncc,pa,tsa,gd,tsp"
+DEFAULT_TASKS = 600
+CURVE_ONLY = ("curve", "shots", "way", "html")
+TABLES_ONLY = (
+    "domains",
+    "split",
+    "protocol",
+    "oracle",
+    "precision",
+    "shard",
+    "workers",
+    "cache",
+    "features",
+)
 
 
 def evaluate(
-    kit: Annotated[str, typer.Option(help="A kit file, or a bundled kit's name.")],
-    out: Annotated[Path, typer.Option(help="The results file; one of the same run is gone on with.")],
+    context: typer.Context,
+    kit: Annotated[
+        str | None,
+        typer.Option(help="A kit file, or a bundled kit's name. A curve's default: the best on validation."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The results file; one of the same run is gone on with.")
+    ] = None,
     records: Annotated[Path | None, typer.Option(help="A folder of converted domains.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="A folder with a folder a class: one domain.")] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="A folder with a folder a class: one domain, or without --out a learning curve."),
+    ] = None,
     suite: Annotated[str | None, typer.Option(help="A suite by name; see `fewshift data list`.")] = None,
     methods: Annotated[
-        str, typer.Option(help="Names with commas, or all the kit has; your own as package.module:build.")
-    ] = "ncc,pa,tsa,gd,tsp",
+        str | None,
+        typer.Option(
+            help="Names with commas, or all the kit has; your own as package.module:build. "
+            f"Default: {DEFAULT_METHODS}; of a curve tsp,ncc,linear_probe."
+        ),
+    ] = None,
     domains: Annotated[
         str | None, typer.Option(help="Names with commas. Default: all with classes in the split.")
     ] = None,
     split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
-    tasks: Annotated[int, typer.Option(min=1, help="Tasks a domain.")] = 600,
+    tasks: Annotated[
+        int | None,
+        typer.Option(min=1, help="Tasks a domain. Default: 600; of a curve 10 a number of shots."),
+    ] = None,
     protocol: Annotated[str, typer.Option(help="varying, five-shot or one-shot.")] = "varying",
     seed: Annotated[int, typer.Option(help="Names the tasks: the same seed, the same tasks.")] = 0,
     oracle: Annotated[
@@ -51,15 +84,61 @@ def evaluate(
             help="Compute features once an image, if only the last map moves; not in the seconds.",
         ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No bar, no table.")] = False,
+    curve: Annotated[
+        bool, typer.Option("--curve", help="A learning curve of the folder, also with --out.")
+    ] = False,
+    shots: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a curve: images a class, with commas. Default: of 1,2,5,10 what classes allow."
+        ),
+    ] = None,
+    way: Annotated[
+        int | None, typer.Option(help="Of a curve: classes a task. Default: all, 20 at most.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Of a curve: the page to write. Default: FOLDER-curve.html.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No bar, no table.")] = False,
 ) -> None:
     """Score methods on identical tasks, one JSON line a task and method.
+
+    On your own images, `fewshift evaluate --folder DIR` draws a learning curve: how good tsp, nearest
+    centroid and a linear probe are after 1, 2, 5 and 10 images a class, with intervals, mix-ups, calibration,
+    and a page with pictures of the mistakes. With `--out` alone a folder is one domain of a research table
+    instead; add `--curve` to keep a curve's lines.
 
     Stop it whenever you like, even with kill -9: the same command goes on where it was. Methods, domains and
     tasks can be added to the same file later.
 
-    Example: `fewshift evaluate --records DIR --kit KIT --methods ncc,tsa,tsp --tasks 600 --out results.jsonl`
+    Example: `fewshift evaluate --folder birds/ --html birds.html`, or
+    `fewshift evaluate --records DIR --kit KIT --methods ncc,tsa,tsp --tasks 600 --out results.jsonl`
     """
+    asked = {name for name in context.params if _was_given(context, name)}
+    if folder is not None and records is None and suite is None and (out is None or asked & {*CURVE_ONLY}):
+        _refuse(asked & {*TABLES_ONLY}, "has no meaning for a learning curve: leave it out")
+        run_curve(
+            CurveOptions(
+                folder=folder,
+                kit=kit,
+                methods=tuple(word.strip() for word in (methods or "").split(",") if word.strip()),
+                shots=shots,
+                way=way,
+                tasks=tasks,
+                seed=seed,
+                out=out,
+                html=html,
+                device=device,
+                engine=engine,
+                quiet=quiet,
+            )
+        )
+        return
+    _refuse(asked & {*CURVE_ONLY}, "is for a learning curve: give it with --folder alone")
+    if kit is None or out is None:
+        lacking = "--kit KIT" if kit is None else "--out results.jsonl"
+        raise FewshiftError(f"{lacking} is missing: say which kit to build methods from and where scores go")
+    methods, tasks = methods or DEFAULT_METHODS, tasks or DEFAULT_TASKS
     from fewshift.cli import evaluate_inputs as inputs
     from fewshift.evaluation.fingerprint import kit_fingerprint
     from fewshift.evaluation.pixel_rule import pixel_rule
@@ -114,6 +193,17 @@ def evaluate(
     typer.echo(f"wrote {tally.written} scores to {out}, {tally.before} were there", err=True)
     if not quiet:
         _show(out)
+
+
+def _was_given(context: typer.Context, name: str) -> bool:
+    """Whether the user said this, or it is the default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _refuse(names: set[str], why: str) -> None:
+    if names:
+        raise FewshiftError(f"--{min(names)} {why}")
 
 
 def _show(out: Path) -> None:

@@ -18,7 +18,7 @@ def page(report: Report, title: str = "Few-shot results") -> str:
     """The whole page."""
     body = [f"<h1>{escape(title)}</h1>", *(_section(section) for section in report.sections)]
     if report.published:
-        tables = "".join(map(_table, report.published))
+        tables = "".join(map(table_html, report.published))
         body.append(
             f"<section><h2>Published numbers</h2><p class=warn>{escape(PUBLISHED_NOTE)}</p>{tables}</section>"
         )
@@ -36,17 +36,18 @@ def page(report: Report, title: str = "Few-shot results") -> str:
 def _section(section: Section) -> str:
     board = section.board
     accuracy, *middle, cost = section.tables
-    parts = [f"<section><h2>{escape(section.title)}</h2>", _facts(section.facts)]
+    parts = [f"<section><h2>{escape(section.title)}</h2>", facts_list(section.facts)]
     parts += [f"<p class=warn>{escape(warning)}</p>" for warning in section.warnings]
-    parts += [_table(accuracy), _legend(board), _accuracy_chart(board)]
+    parts += [table_html(accuracy), _legend(board), _accuracy_chart(board)]
     for baseline, table in zip(section.baselines, middle, strict=True):
-        parts += [_table(table), _difference_chart(board, baseline)]
+        parts += [table_html(table), _difference_chart(board, baseline)]
     parts += [_coefficients(board, contender) for contender in board.contenders]
-    parts += [_curves(board), _table(cost), "</section>"]
+    parts += [_curves(board), table_html(cost), "</section>"]
     return "\n".join(part for part in parts if part)
 
 
-def _facts(facts: Iterable[tuple[str, str]]) -> str:
+def facts_list(facts: Iterable[tuple[str, str]]) -> str:
+    """Names and what they stand for, in a card."""
     items = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(words)}</dd></div>" for name, words in facts)
     return f"<dl>{items}</dl>"
 
@@ -60,7 +61,8 @@ def _legend(board: Board, contenders: Sequence[Contender] | None = None) -> str:
     return f"<p class=legend>{''.join(keys)}</p>"
 
 
-def _table(table: Table) -> str:
+def table_html(table: Table) -> str:
+    """A table under its title, its notes beneath."""
     head = "".join(f"<th>{escape(word)}</th>" for word in table.head)
     body = []
     for group, rows in by_group(table):

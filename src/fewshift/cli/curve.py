@@ -1,0 +1,182 @@
+"""`fewshift evaluate --folder DIR`: a learning curve on one's own images, as tables, lines and a page."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from fewshift.cli.console import bars
+from fewshift.errors import FewshiftError
+
+if TYPE_CHECKING:
+    from fewshift.estimator.curve import Contestant
+    from fewshift.estimator.curve_tasks import CurvePlan
+    from fewshift.estimator.kits import Opened
+    from fewshift.evaluation.curve_scores import CurveScores
+    from fewshift.evaluation.scores import Score
+
+TASKS = 10
+PICTURES = 48
+PAIRS_SHOWN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveOptions:
+    """What a user can say about a learning curve."""
+
+    folder: Path
+    kit: str | None = None
+    methods: tuple[str, ...] = ()
+    shots: str | None = None
+    way: int | None = None
+    tasks: int | None = None
+    seed: int = 0
+    out: Path | None = None
+    html: Path | None = None
+    device: str = "auto"
+    engine: str = "auto"
+    quiet: bool = False
+
+
+def run_curve(options: CurveOptions) -> None:
+    """Draw the tasks, score the methods, print the tables and write the page."""
+    from fewshift.estimator.curve import DEFAULT_METHODS, contestants
+    from fewshift.estimator.curve_tasks import plan_curve
+    from fewshift.estimator.kits import open_kit
+    from fewshift.evaluation.curve_scores import CurveScores
+
+    shots = None if options.shots is None else parse_shots(options.shots)
+    tasks = TASKS if options.tasks is None else options.tasks
+    plan = plan_curve(options.folder, shots, options.way, tasks, options.seed)
+    page = options.html or Path(f"{plan.domain.name}-curve.html")
+    _check_file(page, "--html")
+    opened = open_kit(options.kit, options.device, options.engine, quiet=True)
+    methods = contestants(options.methods or DEFAULT_METHODS, opened, options.seed)
+    if not options.quiet:
+        typer.echo(_announced(plan, opened, tuple(methods)), err=True)
+    try:
+        scores = tuple(_scored(plan, methods, opened, options))
+    except KeyboardInterrupt:
+        if options.out is None:
+            raise
+        command = shlex.join(["fewshift", *sys.argv[1:]])
+        typer.echo(
+            f"fewshift: interrupted; all scores so far are in {options.out}. To go on: {command}", err=True
+        )
+        raise typer.Exit(130) from None
+    found = CurveScores(plan.domain.name, plan.domain.spec.class_names, tuple(methods), plan.shots, scores)
+    _write_page(page, found, options.folder, _facts(found, plan, opened))
+    if not options.quiet:
+        _show(found)
+        if options.out is not None:
+            typer.echo(f"wrote {len(scores)} lines to {options.out}", err=True)
+        typer.echo(f"wrote {page}: the curve, mix-ups, calibration and pictures of the mistakes", err=True)
+
+
+def parse_shots(text: str) -> list[int]:
+    """`1,2,5` as numbers."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words or not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise FewshiftError(f"--shots is {text!r}: give numbers of images a class with commas, such as 1,2,5")
+    return [int(word) for word in words]
+
+
+def _check_file(path: Path, option: str) -> None:
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        what = "is a folder" if path.is_dir() else f"cannot be written: there is no folder {path.parent}"
+        raise FewshiftError(f"{option} {path} {what}: give the name of a file, such as curve.html")
+
+
+def _scored(
+    plan: CurvePlan, methods: Mapping[str, Contestant], opened: Opened, options: CurveOptions
+) -> Iterator[Score]:
+    """The scores of this curve: those that the file has, then new ones, which go into it one by one."""
+    from fewshift.estimator.curve import learning_curve, shared_facts
+    from fewshift.evaluation.curve_scores import domain_of_shot
+    from fewshift.evaluation.results_file import open_results
+    from fewshift.evaluation.scores import read_scores
+
+    track = bars(options.quiet)
+    if options.out is None:
+        yield from learning_curve(plan, methods, opened, track=track)
+        return
+    domains = [domain_of_shot(plan.domain.name, shot) for shot in plan.shots]
+    specs = dict.fromkeys(domains, plan.domain.spec.fingerprint())
+    with open_results(options.out, shared_facts(plan, opened), specs) as results:
+        for read in read_scores([options.out]):
+            score = read.score
+            if score.method in methods and score.domain in domains and score.index < plan.tasks:
+                yield score
+        for score in learning_curve(plan, methods, opened, results.done, track):
+            results.append(score)
+            yield score
+
+
+def _announced(plan: CurvePlan, opened: Opened, methods: Sequence[str]) -> str:
+    spec = plan.domain.spec
+    shots = ", ".join(map(str, plan.shots))
+    return (
+        f"{spec.name}: {spec.classes} classes, {sum(spec.images_per_class)} images; "
+        f"{plan.tasks} tasks of {plan.way} classes with {shots} images a class, "
+        f"{plan.queries} a class to ask about; {', '.join(methods)} with the kit {opened.name}"
+    )
+
+
+def _show(found: CurveScores) -> None:
+    from fewshift.evaluation.confusion import most_confused
+    from fewshift.evaluation.curve_tables import (
+        accuracy_by_shot,
+        calibration_by_shot,
+        confusion_at,
+        differences_by_shot,
+    )
+    from fewshift.evaluation.tables import markdown
+
+    tables = (accuracy_by_shot(found), differences_by_shot(found), calibration_by_shot(found))
+    typer.echo("\n\n".join(markdown(table) for table in tables if table is not None))
+    pairs = most_confused(confusion_at(found, found.methods[0], found.shots[-1]), PAIRS_SHOWN)
+    if pairs:
+        told = "".join(f"\n- {m.truth} called {m.said}: {m.share:.0%} of its answers" for m in pairs)
+        typer.echo(_printable(f"\n### Most often mixed up by {found.methods[0]}\n{told}"))
+
+
+def _printable(text: str) -> str:
+    """File names may hold bytes that no text has."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _write_page(path: Path, found: CurveScores, folder: Path, facts: Sequence[tuple[str, str]]) -> None:
+    from fewshift.data.folder import read_image
+    from fewshift.data.whole_files import write_whole
+    from fewshift.evaluation.curve_page import curve_page
+    from fewshift.evaluation.curve_scores import mistakes
+    from fewshift.evaluation.thumbnails import thumbnail
+
+    wrong = mistakes(found.answers(found.methods[0], found.shots[-1]), PICTURES)
+    pictures = {mistake.file: thumbnail(read_image(folder / mistake.file)) for mistake in wrong}
+    text = curve_page(found, facts, wrong, pictures)
+    try:
+        write_whole(path, text.encode("utf-8", "backslashreplace"))
+    except OSError as problem:
+        raise FewshiftError(f"{path}: cannot be written ({problem.strerror}): give another --html") from None
+
+
+def _facts(found: CurveScores, plan: CurvePlan, opened: Opened) -> list[tuple[str, str]]:
+    spec = plan.domain.spec
+    least, most = min(spec.images_per_class), max(spec.images_per_class)
+    images = f"{least}" if least == most else f"{least} to {most}"
+    versions = sorted({f"{name} {version}" for s in found.scores for name, version in s.versions.items()})
+    return [
+        ("classes", f"{spec.classes}, with {images} images each"),
+        ("tasks", f"{plan.tasks} for each number of shots, {plan.way} classes each, seed {plan.seed}"),
+        ("asked about", f"{plan.queries} images a class and task, never learned from in that task"),
+        ("kit", f"{opened.name}, images as {opened.rule.name}"),
+        ("engine", f"{opened.engine.name} on {opened.device}"),
+        ("versions", ", ".join(versions)),
+    ]
