@@ -123,7 +123,8 @@ def _announced(plan: CurvePlan, opened: Opened, methods: Sequence[str]) -> str:
     shots = ", ".join(map(str, plan.shots))
     return (
         f"{spec.name}: {spec.classes} classes, {sum(spec.images_per_class)} images; "
-        f"{plan.tasks} tasks of {plan.way} classes with {shots} images a class, "
+        f"{plan.tasks} task{'s' if plan.tasks > 1 else ''} of {plan.way} classes "
+        f"with {shots} images a class, "
         f"{plan.queries} a class to ask about; {', '.join(methods)} with the kit {opened.name}"
     )
 
@@ -135,6 +136,7 @@ def _show(found: CurveScores) -> None:
         calibration_by_shot,
         confusion_at,
         differences_by_shot,
+        plain,
     )
     from fewshift.evaluation.tables import markdown
 
@@ -143,7 +145,7 @@ def _show(found: CurveScores) -> None:
     pairs = most_confused(confusion_at(found, found.methods[0], found.shots[-1]), PAIRS_SHOWN)
     if pairs:
         told = "".join(f"\n- {m.truth} called {m.said}: {m.share:.0%} of its answers" for m in pairs)
-        typer.echo(_printable(f"\n### Most often mixed up by {found.methods[0]}\n{told}"))
+        typer.echo(_printable(f"\n### Most often mixed up by {plain(found.methods[0])}\n{told}"))
 
 
 def _printable(text: str) -> str:

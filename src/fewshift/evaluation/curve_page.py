@@ -71,9 +71,11 @@ def curve_page(
 
 def _lead(found: CurveScores) -> str:
     shot = found.shots[-1]
-    parts = [f"{plain(m)} {100 * found.accuracy(m, shot).mean:.1f} %" for m in found.methods]
-    told = f"With {shot_words(shot)}, of images not seen before are named right: <b>{escape(parts[0])}</b>"
-    return ", ".join([told, *map(escape, parts[1:])]) + "."
+    first, *others = [
+        (escape(plain(m)), f"{100 * found.accuracy(m, shot).mean:.1f} %") for m in found.methods
+    ]
+    told = f"After {shot_words(shot)}, <b>{first[0]}</b> names <b>{first[1]}</b> of new images right"
+    return "; ".join([told, *(f"{name} {share}" for name, share in others)]) + "."
 
 
 def _who(method: str, shot: int) -> str:
@@ -146,7 +148,7 @@ def _figure(mistake: Mistake, pictures: Mapping[str, str]) -> str:
     name = escape(mistake.file.partition("/")[2])
     image = f'<img src="{escape(pictures[mistake.file])}" alt="{name}">' if mistake.file in pictures else ""
     return (
-        f"<figure>{image}<figcaption><span class=said><bdi>{escape(mistake.said)}</bdi></span> "
+        f"<figure>{image}<figcaption>called <span class=said><bdi>{escape(mistake.said)}</bdi></span> "
         f"{mistake.probability:.0%}<br>is <span class=truth><bdi>{escape(mistake.truth)}</bdi></span>"
         f"<small><bdi>{name}</bdi></small><small>wrong {mistake.wrong} of {mistake.asked} times</small>"
         "</figcaption></figure>"
