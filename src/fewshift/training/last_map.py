@@ -1,6 +1,8 @@
-"""Algorithm 1 for the last map alone, on features: exact second order, everything learned at low rank.
+"""Algorithm 1 for the last map alone, on features and at exact second order.
 
-P_k = I + R_kᵀR_k (`low_rank`) and theta_0^k = theta_0 + U_k V_k. Our own variant: the paper learns P alone.
+P_k = I + R_kᵀR_k (`low_rank`), and theta_0^k is learned beside it as theta_0 + D_k. At the end D_k is cut to
+its largest `start_rank` directions: learned as two factors from the beginning it fitted the training classes
+and not the domain. Our own variant: the paper learns P alone.
 """
 
 from __future__ import annotations
@@ -12,14 +14,14 @@ from torch import Tensor
 
 from fewshift.core.precond import DomainPreconditioners, init_root, low_rank
 from fewshift.core.spectrum import largest_eigenvalue_estimate
-from fewshift.core.starts import LowRankStarts
+from fewshift.core.starts import DomainStarts, LowRankStarts, shortened
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.last_map import LastMapEngine, why_not_last_only
 from fewshift.nets.tensor_file import join, part
 from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
 from fewshift.training.distributed import Team
-from fewshift.training.last_map_descent import after_descent
+from fewshift.training.last_map_descent import after_descent, features_of
 from fewshift.training.loop import Metrics, Validation
 from fewshift.training.named import add_where, length, zeros
 from fewshift.training.schedule import cosine_restarts, set_rate
@@ -28,11 +30,11 @@ from fewshift.training.tasks import TaskSource, task_addresses, validation_addre
 from fewshift.training.validation import adapted_accuracy, by_domain
 from fewshift.types import Address
 
-PARTS = ("roots", "left", "right")  # R, U, V
+PARTS = ("roots", "starts")  # R, D
 
 
 class LastMapLearner:
-    """R_k, U_k and V_k of every domain, moved by the tasks of that domain, which hold features."""
+    """R_k and D_k of every domain, moved by the tasks of that domain, which hold features."""
 
     kind, unit = "preconditioners", "tasks"
 
@@ -47,7 +49,6 @@ class LastMapLearner:
         self.engine = LastMapEngine(backbone)
         self.learned = self._first()
         self.names = {name: list(tensors) for name, tensors in self.learned.items()}
-        starts = [*self.learned["left"].values(), *self.learned["right"].values()]
         self.optimizers: dict[str, torch.optim.Optimizer] = {
             "roots": torch.optim.SGD(
                 list(self.learned["roots"].values()),
@@ -56,7 +57,9 @@ class LastMapLearner:
                 weight_decay=settings.weight_decay,
             ),
             "starts": torch.optim.AdamW(
-                starts, lr=settings.start_rate, weight_decay=settings.start_weight_decay
+                list(self.learned["starts"].values()),
+                lr=settings.start_rate,
+                weight_decay=settings.start_weight_decay,
             ),
         }
 
@@ -75,8 +78,10 @@ class LastMapLearner:
         summed = {name: zeros(tensors) for name, tensors in self.learned.items()}
         totals = torch.zeros(3, device=self.device)  # loss, accuracy, tasks that count
         for address in self.team.share(addresses):
-            leaves = [self.learned[name][address.domain].detach().requires_grad_() for name in PARTS]
-            scored = after_descent(self.tasks.episode(address), self.base, settings.inner, *leaves)
+            root, own = leaves = [self.learned[name][address.domain].requires_grad_() for name in PARTS]
+            episode = self.tasks.episode(address)
+            above = features_of(episode) @ (self.base + own).mT
+            scored = after_descent(episode, above, settings.inner, root)
             found = torch.autograd.grad(scored.loss, leaves)
             finite = torch.stack([scored.loss.detach(), *(g.sum() for g in found)]).isfinite().all()
             for name, gradient in zip(PARTS, found, strict=True):
@@ -93,10 +98,8 @@ class LastMapLearner:
             "loss": mean[0],
             "accuracy": mean[1],
             "skipped": settings.tasks_per_update - totals[2],
-            "root_norm": length(self.learned["roots"].values()),
-            "start_norm": length(
-                self.learned["left"][domain] @ self.learned["right"][domain] for domain in self.tasks.domains
-            ),
+            "root_norm": length(root.detach() for root in self.learned["roots"].values()),
+            "start_norm": length(own.detach() for own in self.learned["starts"].values()),
             "rate": cosine_restarts(settings.rate, step, settings.period),
         }
         if step % settings.spectrum_every == 0:
@@ -115,8 +118,8 @@ class LastMapLearner:
         rates = {self.site: settings.validation_rates[1]}
 
         def accuracy_of(address: Address) -> Tensor:
-            root, left, right = (self.learned[name][address.domain].detach() for name in PARTS)
-            start, matrix = {self.site: self.base + left @ right}, {self.site: low_rank(root)}
+            root, own = (self.learned[name][address.domain].detach() for name in PARTS)
+            start, matrix = {self.site: self.base + own}, {self.site: low_rank(root)}
             episode = self.tasks.episode(address)
             return adapted_accuracy(self.engine, episode, start, matrix, rates, settings.validation_steps)
 
@@ -125,7 +128,7 @@ class LastMapLearner:
     def tensors(self) -> dict[str, Tensor]:
         """Everything learned, and what the optimizers remember of it."""
         kept = {
-            f"optimizer of {what}": optimizer_tensors(optimizer, self._owned(what))
+            f"optimizer of {what}": optimizer_tensors(optimizer, self.names[what])
             for what, optimizer in self.optimizers.items()
         }
         return join({**self.learned, **kept})
@@ -135,16 +138,14 @@ class LastMapLearner:
         for name, own in self.learned.items():
             copy_into(own, part(tensors, name))
         for what, optimizer in self.optimizers.items():
-            restore_optimizer(optimizer, self._owned(what), part(tensors, f"optimizer of {what}"))
+            restore_optimizer(optimizer, self.names[what], part(tensors, f"optimizer of {what}"))
 
     def _first(self) -> dict[str, dict[str, Tensor]]:
-        """U = 0, so that every domain starts at theta_0, and V random, so that U has a gradient."""
         settings, generator = self.settings, torch.Generator().manual_seed(self.settings.seed)
-        out, inputs = self.base.shape
-        rank = settings.start_rank or 1
-        root = init_root("low_rank", out, scale=settings.scale, rank=settings.rank, generator=generator)
-        right = torch.randn(rank, inputs, generator=generator) / inputs**0.5
-        first = {"roots": root, "left": torch.zeros(out, rank), "right": right}
+        root = init_root(
+            "low_rank", len(self.base), scale=settings.scale, rank=settings.rank, generator=generator
+        )
+        first = {"roots": root, "starts": torch.zeros_like(self.base)}
         domains = self.tasks.domains
         return {name: {d: value.to(self.base).clone() for d in domains} for name, value in first.items()}
 
@@ -161,19 +162,17 @@ class LastMapLearner:
             self.optimizers[what].step()
             self.optimizers[what].zero_grad(set_to_none=True)
 
-    def _owned(self, what: str) -> list[str]:
-        names = ("roots",) if what == "roots" else ("left", "right")
-        return [f"{name}/{domain}" for name in names for domain in self.names[name]]
-
 
 def learned_maps(
     learner: LastMapLearner, state: Mapping[str, Tensor]
 ) -> tuple[DomainPreconditioners, LowRankStarts]:
     """What a checkpoint of this learner holds, on the CPU."""
     domains, site = learner.tasks.domains, learner.site
-    roots, left, right = ({site: torch.stack([part(state, n)[d] for d in domains])} for n in PARTS)
-    starts = LowRankStarts(domains, {site: learner.base.cpu()}, left, right)
-    return DomainPreconditioners(domains, roots, "low_rank"), starts
+    roots, own = ({site: torch.stack([part(state, n)[d] for d in domains])} for n in PARTS)
+    base = {site: learner.base.cpu()}
+    whole = DomainStarts(domains, {site: base[site] + own[site]})
+    rank = learner.settings.start_rank or len(base[site])
+    return DomainPreconditioners(domains, roots, "low_rank"), shortened(whole, base, rank)
 
 
 def check_last_map(backbone: Backbone, settings: PreconditionerSettings) -> None:

@@ -1,7 +1,7 @@
-"""The outer loss of the last map as a function of low-rank factors, on features.
+"""The outer loss of the last map as a function of what is learned for it, on features.
 
 In the coordinates of `fewshift.nets.last_map` the inner loop is a few products of (n, n) and (n, d) matrices,
-so that autograd goes through all of its steps at once and neither P nor theta_0 is ever multiplied out.
+so that autograd goes through all of its steps at once, and a low-rank P is never multiplied out.
 """
 
 from __future__ import annotations
@@ -36,16 +36,9 @@ class BlendedLastMap:
         """Carries a graph to the coefficients."""
         weights = coefficients.repeat_interleave(len(self.root) // self.domains)
         shares = (coefficients / coefficients.sum()).repeat_interleave(len(self.right) // self.domains)
-        return after_descent(
-            episode,
-            self.base,
-            inner,
-            self.root,
-            self.left * shares,
-            self.right,
-            eye=coefficients.sum(),
-            weights=weights,
-        )
+        below = features_of(episode)
+        above = below @ self.base.mT + (below @ self.right.mT) @ (self.left * shares).mT
+        return after_descent(episode, above, inner, self.root, eye=coefficients.sum(), weights=weights)
 
 
 def blended_last_map(
@@ -67,35 +60,36 @@ def blended_last_map(
     )
 
 
+def features_of(episode: Episode) -> Tensor:  # (n + q, d)
+    """The features below the map, of the support set and then of the query set."""
+    return torch.cat([episode.task.support.images, episode.query.images])
+
+
 def after_descent(
     episode: Episode,
-    base: Tensor,
+    above: Tensor,  # (n + q, d)
     inner: InnerLevel,
-    root: Tensor,
-    left: Tensor,
-    right: Tensor,
+    root: Tensor,  # (r, d)
     *,
     eye: Tensor | float = 1.0,
-    weights: Tensor | None = None,
+    weights: Tensor | None = None,  # (r,)
 ) -> Scored:
-    """L_out after the steps of Eq. 9 from base + U V with P = I + RᵀR, as a function of R, U and V.
+    """L_out after the steps of Eq. 9 with P = I + RᵀR; `above` are the features that theta_0 makes.
 
-    The features are the images of the task; see `fewshift.nets.last_map` for the coordinates. For blends, P
-    may be eye·I + Rᵀ diag(weights) R.
+    Carries a graph to `above`, and so to theta_0, and to R. For blends, P may be eye·I + Rᵀ diag(weights) R.
     """
     support, query, way = episode.task.support, episode.query, episode.task.way
-    below, labels = support.images, support.labels
-    everything = torch.cat([below, query.images])
-    mapped = everything @ base.mT + (everything @ right.mT) @ left.mT
-    kernel = everything @ below.mT
+    labels, count = support.labels, len(support.labels)
+    kernel = features_of(episode) @ support.images.mT
     rate = inner.rate if inner.last_rate is None else inner.last_rate
-    count = len(labels)
-    moved = torch.zeros_like(mapped[:count])
+    moved = torch.zeros_like(above[:count])
     for _ in range(inner.steps):
-        above = mapped[:count] - kernel[:count] @ moved
-        (found,) = torch.autograd.grad(support_loss(above, labels, way), above, create_graph=True)
+        point = above[:count] - kernel[:count] @ moved
+        if not point.requires_grad:
+            point.requires_grad_()
+        (found,) = torch.autograd.grad(support_loss(point, labels, way), point, create_graph=True)
         along = found @ root.mT if weights is None else (found @ root.mT) * weights
         moved = moved + rate * (eye * found + along @ root)
-    final = mapped - kernel @ moved
+    final = above - kernel @ moved
     logits = cosine_logits(final[count:], prototypes(final[:count], labels, way))
     return Scored(F.cross_entropy(logits, query.labels), accuracy(logits.detach(), query.labels))

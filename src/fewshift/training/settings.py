@@ -94,7 +94,7 @@ class PreconditionerSettings:
     common_start: bool = False  # theta_0 of a domain is a value that all share and learn, plus its own
     start_rate: float = 1e-3  # of Adam: starting values are ours, and their sites differ much in scale
     start_rank: int | None = None  # theta_0^k = theta_0 + U_k V_k of this rank, for the last map alone
-    start_weight_decay: float = 0.0  # of U and V
+    start_weight_decay: float = 0.0  # towards theta_0, of such starting values
     sampling: Sampling = "stratified"
     split: Split = "train"  # whose classes the tasks are made of
     validation_split: Split = "valid"
