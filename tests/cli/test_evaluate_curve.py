@@ -1,6 +1,7 @@
 """`fewshift evaluate --folder DIR` as a shell sees it: tables, a page, lines to go on with, one sentence."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -107,6 +108,16 @@ def test_lines_are_gone_on_with_and_reported(run: Run, tmp_path: Path) -> None:
     code, _, err = run(*words, "--seed", 1)
     assert code == 2
     assert "belongs to another run" in err
+
+
+def test_lines_of_a_folder_that_has_changed_are_refused(run: Run, world: Path, tmp_path: Path) -> None:
+    shutil.copytree(world / "shapes", tmp_path / "own")
+    words = ("--folder", "own", "--shots", "1", *QUICK, "--out", "lines.jsonl", "--quiet")
+    assert run(*words)[0] == 0
+    (tmp_path / "own" / "star").rename(tmp_path / "own" / "sun")
+    code, _, err = run(*words)
+    assert code == 2
+    assert "held other classes or images then" in err
 
 
 def test_a_folder_with_out_alone_stays_a_domain_of_a_table(run: Run, tmp_path: Path) -> None:

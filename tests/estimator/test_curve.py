@@ -1,15 +1,17 @@
 """Learning curves: nested tasks, equal for all methods, and scores that say what happened."""
 
+import os
+import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
 from PIL import Image
 
-from fewshift.data.folder import FolderSource
 from fewshift.errors import FewshiftError
 from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.estimator.curve import Outcome, Pictures, contestants, learning_curve
@@ -62,6 +64,20 @@ def test_what_the_classes_do_not_allow_is_said(own: Path, words: dict[str, Any],
         plan_curve(own, **words)
 
 
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="file systems that only take text as names")
+def test_names_that_are_no_text(own: Path, tmp_path: Path, opened: Opened) -> None:
+    root = tmp_path / "odd"
+    shutil.copytree(own, root)
+    first = min(root.iterdir())
+    for place, file in enumerate(sorted(first.iterdir())):
+        os.rename(file, os.fsencode(first) + b"/\xff%d.png" % place)
+    page = _page(plan_curve(root, [1], tasks=3), ["ncc"], opened)
+    assert "\\udcff" in page.encode("utf-8", "backslashreplace").decode()
+    os.rename(first, os.fsencode(root) + b"/\xff")
+    with pytest.raises(FewshiftError, match=r"'\\udcff' is not UTF-8 text"):
+        plan_curve(root)
+
+
 def test_support_sets_grow_by_the_same_images_and_never_hold_a_query(own: Path) -> None:
     plan = plan_curve(own, way=3)
     for index in range(20):
@@ -90,7 +106,7 @@ def test_a_score_is_what_the_classifier_itself_would_get(own: Path, small_kit: K
     scores = list(learning_curve(plan, contestants(["tsp", "ncc"], opened, 0), opened))
     assert [score.method for score in scores] == ["tsp", "ncc"]
     task = draw(plan, 0)
-    files = cast(FolderSource, plan.domain.source).files
+    files = plan.source.files
     names = plan.domain.spec.class_names
     for score in scores:
         fit = FewShotClassifier(kit=small_kit, method=score.method, device="cpu", quiet=True)
@@ -120,7 +136,7 @@ def test_done_pairs_are_left_out_and_the_rest_is_the_same(own: Path, opened: Ope
 
 def test_pictures_beyond_the_room_are_read_again(own: Path, opened: Opened) -> None:
     plan = plan_curve(own)
-    source = cast(FolderSource, plan.domain.source)
+    source = plan.source
     items = draw(plan, 0).queries()
     small = Pictures(source, opened, kept_bytes=3 * 12 * opened.rule.size**2)
     small.read_ahead(items)

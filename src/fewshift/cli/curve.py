@@ -59,7 +59,7 @@ def run_curve(options: CurveOptions) -> None:
     opened = open_kit(options.kit, options.device, options.engine, quiet=True)
     methods = contestants(options.methods or DEFAULT_METHODS, opened, options.seed)
     if not options.quiet:
-        typer.echo(_announced(plan, opened, tuple(methods)), err=True)
+        typer.echo(_printable(_announced(plan, opened, tuple(methods))), err=True)
     try:
         scores = tuple(_scored(plan, methods, opened, options))
     except KeyboardInterrupt:
@@ -76,7 +76,7 @@ def run_curve(options: CurveOptions) -> None:
         _show(found)
         if options.out is not None:
             typer.echo(f"wrote {len(scores)} lines to {options.out}", err=True)
-        typer.echo(f"wrote {page}: the curve, mix-ups, calibration and pictures of the mistakes", err=True)
+        typer.echo(_printable(f"wrote {page}: also mix-ups and pictures of the mistakes"), err=True)
 
 
 def parse_shots(text: str) -> list[int]:
@@ -107,7 +107,7 @@ def _scored(
         yield from learning_curve(plan, methods, opened, track=track)
         return
     domains = [domain_of_shot(plan.domain.name, shot) for shot in plan.shots]
-    specs = dict.fromkeys(domains, plan.domain.spec.fingerprint())
+    specs = dict.fromkeys(domains, plan.fingerprint)
     with open_results(options.out, shared_facts(plan, opened), specs) as results:
         for read in read_scores([options.out]):
             score = read.score

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -101,13 +101,6 @@ class Pictures:
         return prepare(self.source.read([item]), self.rule)
 
 
-def file_of(plan: CurvePlan, item: Item) -> str:
-    """An image as class/file."""
-    class_id, index = item
-    source = cast(FolderSource, plan.domain.source)
-    return f"{plan.domain.spec.class_names[class_id]}/{source.files[class_id][index].name}"
-
-
 def shared_facts(plan: CurvePlan, opened: Opened) -> dict[str, Any]:
     """What all lines of one curve have in common, for `open_results`."""
     return {
@@ -137,7 +130,7 @@ def learning_curve(
         for name in methods
         if Key(name, domain_of_shot(plan.domain.name, shot), "test", task.index) not in done
     ]
-    pictures = Pictures(cast(FolderSource, plan.domain.source), opened)
+    pictures = Pictures(plan.source, opened)
     wanted = {task.index: task for task, _, _ in todo}.values()
     items = [item for task in wanted for item in [*task.queries(), *task.support(plan.shots[-1])]]
     pictures.read_ahead(list(dict.fromkeys(items)), track)
@@ -155,7 +148,7 @@ def _support(plan: CurvePlan, task: Drawn, shot: int, pictures: Pictures) -> Sup
     return Support(
         pictures(items),
         torch.arange(len(task.class_ids)).repeat_interleave(shot),
-        tuple(file_of(plan, item) for item in items),
+        tuple(plan.file(item) for item in items),
         tuple(plan.domain.spec.class_names[c] for c in task.class_ids),
     )
 
@@ -178,7 +171,7 @@ def _score(
     said = after.argmax(dim=1)
     rows = [
         [
-            file_of(plan, places[i]),
+            plan.file(places[i]),
             plan.domain.spec.class_names[task.class_ids[said[i]]],
             round(float(after[i, said[i]]), 4),
             round(float(before[i, said[i]]), 4),
@@ -197,7 +190,7 @@ def _score(
         queries=len(places),
         oracle=False,
         seen=None,
-        spec=plan.domain.spec.fingerprint(),
+        spec=plan.fingerprint,
         kit=opened.name,
         engine=opened.engine.name,
         device=opened.device.type,

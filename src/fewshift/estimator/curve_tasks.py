@@ -7,12 +7,15 @@ compared on identical tasks, and numbers of shots on identical queries.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from fewshift.data.domain import Domain, Item
-from fewshift.data.folder import folder_domain
+from fewshift.data.folder import FolderSource, folder_domain, list_folder
 from fewshift.data.random import keyed_stream
 from fewshift.errors import DataError, FewshiftError
 
@@ -37,6 +40,24 @@ class CurvePlan:
         """What decides which images a task has, besides folder, seed and shots."""
         return f"curve:way={self.way},query={self.queries}"
 
+    def file(self, item: Item) -> str:
+        """An image as class/file."""
+        class_id, index = item
+        return f"{self.domain.spec.class_names[class_id]}/{self.source.files[class_id][index].name}"
+
+    @property
+    def source(self) -> FolderSource:
+        """The files."""
+        assert isinstance(self.domain.source, FolderSource)
+        return self.domain.source
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A short hash of all names of classes and files: lines of another folder tell of other images."""
+        counts = self.domain.spec.images_per_class
+        names = [self.file((c, i)) for c, count in enumerate(counts) for i in range(count)]
+        return hashlib.sha256(json.dumps([self.domain.name, names]).encode()).hexdigest()[:16]
+
 
 @dataclass(frozen=True)
 class Drawn:
@@ -60,6 +81,7 @@ def plan_curve(
     folder: Path, shots: Sequence[int] | None = None, way: int | None = None, tasks: int = 10, seed: int = 0
 ) -> CurvePlan:
     """The plan for a folder-a-class tree; without `shots` those of 1, 2, 5 and 10 that its classes allow."""
+    _check_names_are_text(folder)
     domain = folder_domain(folder)
     classes = domain.spec.classes
     if classes < 2:
@@ -88,6 +110,13 @@ def plan_curve(
         tasks,
         seed,
     )
+
+
+def _check_names_are_text(folder: Path) -> None:
+    """Class names seed random numbers and stand on pages: bytes that are no text can do neither."""
+    for name in [folder.resolve().name, *list_folder(folder).classes]:
+        if name.encode("utf-8", "ignore").decode() != name:
+            raise DataError(f"{folder}: the folder name {name!a} is not UTF-8 text: rename it")
 
 
 def draw(plan: CurvePlan, index: int) -> Drawn:

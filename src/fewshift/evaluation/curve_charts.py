@@ -40,6 +40,7 @@ def learning_curves(shots: Sequence[int], series: Sequence[tuple[str, Sequence[I
     for place, shot in enumerate(shots):
         parts.append(text(across(place), top + tall + 20, str(shot), "label", "middle"))
     parts.append(text((left + right) / 2, top + tall + 40, "images a class to learn from", "tick", "middle"))
+    beside = across(len(shots) - 1) + 3.5 * (len(series) - 1) + 12
     ends = _apart([down(100 * row[-1].mean) for _, row in series], 15.0)
     for number, (name, row) in enumerate(series):
         colour = COLOURS[number % len(COLOURS)]
@@ -64,7 +65,7 @@ def learning_curves(shots: Sequence[int], series: Sequence[tuple[str, Sequence[I
                 )
             )
         end = f"{name} {100 * row[-1].mean:.1f}"
-        parts.append(text(spots[-1][0] + 12, ends[number] + 4, end, f"ink{colour}"))
+        parts.append(text(beside, ends[number] + 4, end, f"ink{colour}"))
     return picture(top + tall + 50, "Accuracy against images a class, with 95 % intervals", *parts)
 
 
