@@ -10,7 +10,7 @@ USER_STAMP := $(VENV)/.installed-for-use
 help:
 	@echo "make demo    set up, then the whole story on the default suite (minutes on two CPU cores)"
 	@echo "make test    set up, then all tests"
-	@echo "make check   set up, then format, lint, strict types, import directions, docs"
+	@echo "make check   set up, then format, lint, strict types, import directions, docs into site/"
 	@echo "make format  rewrite the code in the project's format"
 	@echo "make bench   the benchmarks, as ratios measured in one run"
 	@echo "make clean   remove what the commands above made"
@@ -26,7 +26,7 @@ $(USER_STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	touch $(USER_STAMP)
 
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) '.[dev,plot,data,export,web]'
+	$(INSTALL) '.[dev,docs,plot,data,export,web]'
 	touch $(STAMP) $(USER_STAMP)
 
 demo: $(USER_STAMP)
@@ -39,6 +39,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_docs.py
 
 format: $(STAMP)

@@ -1,12 +1,14 @@
-"""The documents: every relative link leads somewhere."""
+"""The documents: links lead somewhere, commands parse, tables are the code's, the site asks nobody."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from docs_text import PAGES, ROOT, command_lines, mentioned_commands, parse_command
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+from fewshift.methods import ABOUT
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -14,6 +16,34 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
         if "://" not in target and not target.startswith("mailto:"):
             assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_command_line_parses(page: Path) -> None:
+    for line in command_lines(page.read_text()):
+        fault = parse_command(line)
+        assert fault is None, f"{page.name}: {line}: {fault}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_command_named_in_passing_exists(page: Path) -> None:
+    for words in mentioned_commands(page.read_text()):
+        fault = parse_command(words, whole=False)
+        assert fault is None, f"{page.name}: {words}: {fault}"
+
+
+def test_the_parser_finds_faults() -> None:
+    assert sum(len(command_lines(page.read_text())) for page in PAGES) > 40
+    assert parse_command("fewshift fit support/ -o x.fewshift") is None
+    assert parse_command("fewshift fit support/") is not None
+    assert parse_command("fewshift fit", whole=False) is None
+    for wrong in (
+        "fewshift fti support/ -o x",
+        "fewshift fit support/ -o x --fast",
+        "fewshift train nothing",
+    ):
+        assert parse_command(wrong) is not None
+        assert parse_command(wrong, whole=False) is not None
 
 
 def test_the_functions_of_the_equation_table_exist() -> None:
@@ -30,3 +60,47 @@ def test_the_functions_of_the_equation_table_exist() -> None:
                 )
                 checked += 1
     assert checked > 20
+
+
+def test_the_table_of_methods_is_that_of_the_command() -> None:
+    page = (ROOT / "docs" / "methods.md").read_text()
+    for name, about in ABOUT.items():
+        oracle = "yes" if about.oracle else "no"
+        row = (
+            f"| `{name}` | {about.title} | {about.moves} | {about.needs} | {about.cost} | {oracle} "
+            f"| {about.fidelity} |"
+        )
+        assert row in page, f"docs/methods.md should have the row\n{row}"
+    rows = re.findall(r"^\| `(\w+)` \|", page.split("## Every method")[1], re.M)
+    assert rows == list(ABOUT)
+
+
+def test_the_site_is_built_strictly_and_asks_for_nothing_outside(tmp_path: Path) -> None:
+    built = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mkdocs",
+            "build",
+            "--strict",
+            "--quiet",
+            "--site-dir",
+            str(tmp_path / "site"),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    pages = sorted((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 14
+    # what a browser loads by itself: not the links that a reader may follow
+    loads = re.compile(
+        r"""<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc=["']?(?:https?:)?//"""
+        r"""|<link\b[^>]*\bhref=["']?(?:https?:)?//|url\(["']?(?:https?:)?//|@import ["']?https?:"""
+    )
+    for page in [*pages, *sorted((tmp_path / "site").rglob("*.css"))]:
+        found = loads.search(page.read_text())
+        assert found is None, f"{page.relative_to(tmp_path)} loads {found and found[0]}"
+    assert (tmp_path / "site" / "search" / "search_index.json").exists()
