@@ -23,7 +23,9 @@ def test_importing_fewshift_and_its_command_line_does_not_import_torch() -> None
 def test_examples_in_docstrings_run() -> None:
     ran = 0
     for module in pkgutil.walk_packages(fewshift.__path__, "fewshift."):
-        if not module.name.startswith(("fewshift.__main__", "fewshift.benchmarks")):
+        if not module.name.startswith(("fewshift.__main__", "fewshift.benchmarks")) and not (
+            module.name.endswith("_triton")  # imported only where a GPU has brought Triton
+        ):
             results = doctest.testmod(importlib.import_module(module.name))
             assert results.failed == 0, module.name
             ran += results.attempted

@@ -334,7 +334,7 @@ def test_a_method_of_ones_own(
         (["--protocol", "two-shot"], "--protocol is 'two-shot'"),
         (["--split", "exam"], "--split is 'exam'"),
         (["--shard", "3/2"], "shard 3/2"),
-        (["--kit", "nokit"], "--kit is 'nokit'"),
+        (["--kit", "nokit"], "there is no kit 'nokit'"),
         (["--engine", "warp"], "no engine 'warp'"),
         (["--device", "abacus"], "--device abacus"),
         (["--domains", "cats"], "no domain 'cats'"),
