@@ -68,6 +68,7 @@ def test_a_folder_alone_gives_a_curve_and_a_page(run: Run, tmp_path: Path) -> No
     ):
         assert word in out
     assert "5 images a class" not in out
+    assert out.count("1 task only: the intervals say next to nothing") == 2
     assert "3 classes, 15 images; 1 task of 3 classes with 1, 2 images a class" in err
     assert [path.name for path in tmp_path.iterdir()] == ["shapes-curve.html"]
     page = (tmp_path / "shapes-curve.html").read_text()

@@ -10,6 +10,7 @@ from fewshift.evaluation.curve_scores import Answer, CurveScores
 from fewshift.evaluation.statistics import Interval
 from fewshift.evaluation.tables import Row, Table, Value, mark_best
 
+FEW_TASKS = 5  # with fewer, their spread says little of the spread of all
 NAMES = {"linear_probe": "linear probe", "ncc": "nearest centroid"}
 
 
@@ -41,6 +42,7 @@ def accuracy_by_shot(found: CurveScores) -> Table:
         (
             "mean ± 1.96·sd/√n over tasks drawn from this folder; tasks share images, so the interval says "
             "how well the mean over such draws is known; bold: the highest printed mean",
+            *_too_few(found),
         ),
         "accuracy",
     )
@@ -60,7 +62,7 @@ def differences_by_shot(found: CurveScores) -> Table | None:
         "learned from",
         tuple(f"over {plain(m)}" for m in others),
         tuple(rows),
-        ("the same tasks on both sides; bold: the 95 % interval leaves out zero",),
+        ("the same tasks on both sides; bold: the 95 % interval leaves out zero", *_too_few(found)),
         "difference",
         "points",
     )
@@ -123,6 +125,12 @@ def seconds_by_shot(found: CurveScores) -> Table:
 def confusion_at(found: CurveScores, method: str, shot: int) -> Confusion:
     """The answers by true class and class said."""
     return confusion([(a.truth, a.said) for a in found.answers(method, shot)], found.classes)
+
+
+def _too_few(found: CurveScores) -> tuple[str, ...]:
+    tasks = min(len(found.cell(m, shot)) for m in found.methods for shot in found.shots)
+    few = f"{tasks} task{'s' if tasks > 1 else ''} only: the intervals say next to nothing, give more --tasks"
+    return (few,) if tasks < FEW_TASKS else ()
 
 
 def _percent(value: Interval | None, signed: bool = False) -> Value | None:
