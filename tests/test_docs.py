@@ -1,6 +1,7 @@
 """The documents: links lead somewhere, commands parse, tables are the code's, the site asks nobody."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -75,23 +76,24 @@ def test_the_table_of_methods_is_that_of_the_command() -> None:
     assert rows == list(ABOUT)
 
 
+def build_site(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+
+
+def test_a_wrong_link_fails_the_build(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text("[nowhere](nothing.md)")
+    shutil.copytree(ROOT / "tools", tmp_path / "tools")
+    (tmp_path / "mkdocs.yml").write_text((ROOT / "mkdocs.yml").read_text().split("\nnav:")[0])
+    built = build_site(tmp_path, tmp_path / "site")
+    assert built.returncode == 1
+    assert "nothing.md" in built.stderr
+    assert "Aborted with 1 warnings" in built.stdout + built.stderr
+
+
 def test_the_site_is_built_strictly_and_asks_for_nothing_outside(tmp_path: Path) -> None:
-    built = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mkdocs",
-            "build",
-            "--strict",
-            "--quiet",
-            "--site-dir",
-            str(tmp_path / "site"),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    built = build_site(ROOT, tmp_path / "site")
     assert built.returncode == 0, built.stderr
     pages = sorted((tmp_path / "site").rglob("*.html"))
     assert len(pages) > 14

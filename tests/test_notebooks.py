@@ -31,7 +31,8 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     if "narrow" not in bundled_kits():
         pytest.skip("the kit narrow is not bundled with this Fewshift")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # tests run in parallel processes
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for place in ("TMPDIR", "IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
+        monkeypatch.setenv(place, str(tmp_path))
     book = nbformat.read(path, as_version=4)
     done = NotebookClient(book, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
     told = [o for cell in done.cells if cell.cell_type == "code" for o in cell.outputs]
