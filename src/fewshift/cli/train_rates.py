@@ -78,7 +78,7 @@ def rates(
     save_kit(chosen.into(loaded), out)
     for name, pairs in chosen.pairs.items():
         for kind, (adapters, last) in pairs.items():
-            best = max(row[2] for row in chosen.tried[name][kind])
+            best = max(row[-1] for row in chosen.tried[name][kind])
             typer.echo(f"{name}, {kind}: adapters {adapters:g}, last map {last:g} ({best:.1%} on validation)")
     if chosen.threshold is not None:
         typer.echo(f"certainty above which a domain counts as seen: {chosen.threshold:.3f}")
