@@ -28,8 +28,7 @@ def test_a_notebook_is_valid_and_has_no_outputs(path: Path) -> None:
 @pytest.mark.filterwarnings("default")  # the kernel's machinery is not ours
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "narrow" not in bundled_kits():
-        pytest.skip("the kit narrow is not bundled with this Fewshift")
+    assert "narrow" in bundled_kits()
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # tests run in parallel processes
     for place in ("TMPDIR", "IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
         monkeypatch.setenv(place, str(tmp_path))
