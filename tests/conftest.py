@@ -1,11 +1,16 @@
-"""Shared fixtures: where development data lie, and one thread a test process."""
+"""Shared fixtures: where development data lie, one thread a test process, the same examples every time."""
 
 from pathlib import Path
 
+import hypothesis
 import pytest
 import torch
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+# A change must not fail by a draw that has nothing to do with it. `--hypothesis-profile default` draws anew.
+hypothesis.settings.register_profile("same every time", derandomize=True)
+hypothesis.settings.load_profile("same every time")
 
 
 @pytest.fixture(scope="session", autouse=True)

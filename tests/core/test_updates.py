@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tiny_problem import SITES, random_like, tiny_problem
 
@@ -110,6 +110,7 @@ def test_a_small_positive_definite_step_lowers_the_inner_loss(
     assert slope > 0
     size = max(float((matrices[s] @ found[s]).norm()) for s in SITES)
     rate = 1e-4 / (1 + size)
+    assume(rate * slope > 1e-11)  # a task that is solved already leaves nothing that float64 can show
     moved, _ = Preconditioned(matrices, site_rates(SITES, rate, rate)).step(problem.start, found, None)
     assert objective(moved) < before
     torch.testing.assert_close(float(before - objective(moved)), rate * slope, rtol=0.2, atol=1e-12)
