@@ -1,5 +1,7 @@
 """The last map on features equals the definition, step by step."""
 
+import copy
+import pickle
 from collections.abc import Callable
 
 import pytest
@@ -68,3 +70,16 @@ def test_features_are_remembered_while_the_images_stay_as_they_are() -> None:
     remembered(torch.ones(4, 3))
     remembered(images)
     assert calls == [2, 2, 4, 2]
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["network", "last map"])
+@pytest.mark.parametrize("another", [copy.deepcopy, lambda engine: pickle.loads(pickle.dumps(engine))])
+def test_an_engine_that_was_used_can_be_copied_and_sent_to_a_process(
+    another: Callable[[LastMapEngine], LastMapEngine], alone: bool, backbone: Backbone
+) -> None:
+    images = torch.randn(3, 8 if alone else 3, *(() if alone else (9, 9)), dtype=torch.float64)
+    engine = LastMapEngine(last_map_of(backbone) if alone else backbone)
+    wanted = engine.embed({}, images)
+    found = another(engine)
+    assert found.backbone is not engine.backbone
+    assert torch.equal(found.embed({}, images), wanted)

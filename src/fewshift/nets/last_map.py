@@ -60,15 +60,42 @@ def last_map_of(backbone: Backbone) -> Backbone:
 
 def body_of(backbone: Backbone) -> Callable[[Tensor], Tensor]:
     """The network below its last map: what it gives when that map is the identity."""
-    site = backbone.sites[-1]
     if isinstance(backbone.net, LastMap):
-        return lambda features: features
+        return as_they_are
     identity = torch.eye(backbone.dim, dtype=backbone.dtype, device=backbone.device)
     if type(backbone.net) is Lite0:
         quick = folded(backbone.net)
         quick.last.weight.copy_(identity)
         return quick
-    return lambda images: backbone({site: identity}, images)
+    return UnderMap(backbone, identity)
+
+
+def as_they_are(features: Tensor) -> Tensor:  # (n, d) -> (n, d)
+    """What lies below the last map where the images are features already."""
+    return features
+
+
+@dataclass(frozen=True)
+class UnderMap:
+    """The features of images when the last map is this one; a class, so that processes can send it."""
+
+    backbone: Backbone
+    last: Tensor  # (d, d)
+
+    def __call__(self, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
+        """The features."""
+        return self.backbone({self.backbone.sites[-1]: self.last}, images)
+
+
+@dataclass(frozen=True)
+class BelowLast:
+    """`below_last` of one backbone."""
+
+    backbone: Backbone
+
+    def __call__(self, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
+        """The features below the last map."""
+        return below_last(self.backbone, images)
 
 
 @torch.no_grad()
@@ -99,6 +126,10 @@ class Remembered:
         self.last = (weakref.ref(images), version, value)
         return value
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, or another process, has other tensors: it starts without a memory."""
+        return {"function": self.function, "last": None}
+
 
 def features_below(backbone: Backbone) -> Remembered:
     """`below_last` of this backbone; whoever asks again for the features of a support set gets them at once.
@@ -107,7 +138,7 @@ def features_below(backbone: Backbone) -> Remembered:
     """
     known = vars(backbone)
     if "_features_below" not in known:
-        known["_features_below"] = Remembered(lambda images: below_last(backbone, images))
+        known["_features_below"] = Remembered(BelowLast(backbone))
     found: Remembered = known["_features_below"]
     return found
 
