@@ -1,6 +1,7 @@
 """A folder a class: what is a class, what is left out, what is refused, and how classes are split."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,10 @@ import pytest
 from PIL import Image
 
 from fewshift.data.class_split import DrawnSplit, GivenSplit, read_split, split_classes
+from fewshift.data.convert import convert_folder
 from fewshift.data.folder import folder_domain, list_folder
 from fewshift.errors import DataError
+from fewshift.estimator.inputs import folder_items
 from fewshift.types import SPLITS
 
 
@@ -87,6 +90,24 @@ def test_two_classes_with_one_name(tree: Path, one: str, other: str) -> None:
     assert repr(one) in said
     assert repr(other) in said
     assert "rename one or put them together" in said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the file system takes text alone")
+def test_a_folder_name_that_is_no_text(tree: Path, tmp_path: Path) -> None:
+    latin = tree / os.fsdecode("eisvögel".encode("latin-1"))
+    put(latin)
+    for work in (
+        lambda: folder_domain(tree, split=DrawnSplit()),
+        lambda: convert_folder(tree, tmp_path / "out"),
+        lambda: folder_items(tree),
+    ):
+        said = sentence(work)
+        assert said == f"{tree}: the folder name 'eisv\\udcf6gel' is not UTF-8 text: rename it"
+    latin.rename(tree / "eisvögel")
+    assert "eisvögel" in folder_domain(tree).spec.class_names
+    there = tree.rename(tmp_path / os.fsdecode(b"v\xf6gel"))
+    assert "the folder name 'v\\udcf6gel' is not UTF-8" in sentence(lambda: folder_domain(there))
+    assert folder_domain(there, "birds").name == "birds"
 
 
 def test_no_classes(tmp_path: Path) -> None:

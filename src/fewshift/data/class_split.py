@@ -99,9 +99,10 @@ def spec_of_split(name: str, counts: Mapping[str, int], split: Mapping[Split, Se
 
 
 def check_names(names: Sequence[str], where: str) -> None:
-    """Refuse two classes that a person, or another computer's file system, takes for one."""
+    """Refuse a name that is no text, and two that a person, or another computer's files, take for one."""
     seen: dict[str, str] = {}
     for name in names:
+        check_text(name, where)
         plain = unicodedata.normalize("NFKC", name).casefold().strip()
         if plain in seen:
             raise DataError(
@@ -109,6 +110,14 @@ def check_names(names: Sequence[str], where: str) -> None:
                 "accents' spelling: rename one or put them together"
             )
         seen[plain] = name
+
+
+def check_text(name: str, where: str) -> None:
+    """Refuse a folder's name in another encoding than UTF-8: it can seed no task and stand in no file."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{where}: the folder name {name!a} is not UTF-8 text: rename it") from None
 
 
 def check_counts(counts: Mapping[str, int], where: str) -> None:

@@ -11,6 +11,7 @@ from fewshift.data.class_split import (
     ClassSplit,
     check_counts,
     check_names,
+    check_text,
     spec_of_split,
     split_classes,
 )
@@ -52,6 +53,7 @@ def folder_domain(
     name = name or folder.resolve().name
     found = list_folder(folder)
     counts = {c: len(files) for c, files in found.classes.items()}
+    check_text(name, str(folder))
     check_names(list(counts), str(folder))
     check_counts(counts, str(folder))
     spec = spec_of_split(name, counts, split_classes(list(counts), split, str(folder)))
