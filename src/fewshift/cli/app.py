@@ -9,8 +9,9 @@ import typer
 from fewshift import __version__
 from fewshift.cli.bench import bench
 from fewshift.cli.bench_gap import gap as bench_gap
+from fewshift.cli.bench_kits import kits as bench_kits
 from fewshift.cli.bench_own import fit as bench_fit
-from fewshift.cli.bench_own import own_images
+from fewshift.cli.bench_own import own_grid, own_images
 from fewshift.cli.data import data
 from fewshift.cli.demo import demo
 from fewshift.cli.doctor import doctor
@@ -66,7 +67,9 @@ app.command("spectrum")(spectrum)
 app.command("web")(web)
 bench.command("fit")(bench_fit)
 bench.command("gap")(bench_gap)
+bench.command("kits")(bench_kits)
 bench.command("own-images")(own_images)
+bench.command("own-grid")(own_grid)
 app.add_typer(bench, name="bench")
 
 

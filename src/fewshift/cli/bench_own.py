@@ -57,6 +57,35 @@ def own_images(
     finish(outcome, json_file)
 
 
+def own_grid(
+    records: Annotated[Path, typer.Option(help="A folder of converted domains.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="A file of arrays (.npz).")],
+    candidates: Annotated[str, typer.Option(help="Such as 'certainty P 0.25 0.05; usual I 0.5 0.05'.")],
+    shot: Annotated[int, typer.Option(min=1, help="Images a class.")] = 1,
+    kit: Annotated[str | None, typer.Option(help="A kit file or a bundled kit's name.")] = None,
+    seconds: Annotated[float, typer.Option(help="No round is begun that would end later.")] = 60.0,
+    each: Annotated[int, typer.Option(min=1, help="Tasks of a domain in a round.")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="At most so many rounds.")] = 1000,
+    domains: Annotated[str | None, typer.Option(help="Names with commas. Default: all.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+) -> None:
+    """Starts and rates on small validation tasks at every stop, on queries and on held-out support images.
+
+    Example: `fewshift bench own-grid --records DIR --shot 5 --candidates "own P 0.25 0.05" -o grid.npz`
+    """
+    from fewshift.benchmarks import own_grid as grid
+    from fewshift.cli.console import bars
+    from fewshift.cli.evaluate_inputs import words
+
+    wanted = [grid.candidate(text) for text in candidates.split(";")]
+    names = words(domains)
+    found = grid.run(
+        records, kit, wanted, shot, seconds, device, names=names, each=each, rounds=rounds, track=bars()
+    )
+    grid.write(found, out)
+    typer.echo(json.dumps(grid.summary(found), indent=1))
+
+
 def finish(outcome: dict[str, Any], json_file: Path | None) -> None:
     """The results as JSON, on stdout and perhaps in a file."""
     text = json.dumps(outcome, indent=1)

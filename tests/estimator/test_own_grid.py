@@ -1,0 +1,72 @@
+"""The grid of starts and rates: the same numbers as one task at a time, whichever engine."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fewshift.benchmarks import own_grid
+from fewshift.benchmarks.embed_many import embedder
+from fewshift.benchmarks.own_tasks import QUERIES, WAY, draw, part_of, sources
+from fewshift.data.pixels import PixelRule
+from fewshift.data.records_folder import open_records
+from fewshift.nets.engine import PlainEngine
+from fewshift.nets.graph import GraphEngine
+from fewshift.nets.kit import Kit
+
+RULE = PixelRule(32, "protocol")
+
+
+def test_validation_and_test_share_no_class(md_mini: Path) -> None:
+    for domain in open_records(md_mini, ["birds", "dtd10", "mnist"]):
+        valid, test = part_of(domain, "valid"), part_of(domain, "test")
+        assert (valid, test) == {
+            "seen": ("valid", "test"),
+            "valid_unseen": ("test", None),
+            "unseen": (None, "test"),
+        }[domain.role]
+
+
+def test_a_task_has_its_shots_and_repeats(md_mini: Path) -> None:
+    (birds,) = sources(md_mini, "valid", RULE, torch.device("cpu"), ["birds"])
+    task, again, other = (draw(birds, index, 2) for index in (0, 0, 1))
+    assert task.support.shape == (2 * WAY, 3, 32, 32)
+    assert task.query.shape[0] == WAY * QUERIES
+    assert torch.equal(task.support, again.support)
+    assert not torch.equal(task.support, other.support)
+    rows = torch.cat([task.support, task.query]).flatten(1)
+    assert len(torch.unique(rows, dim=0)) == len(rows)
+
+
+def test_features_of_many_tasks_are_those_of_each(small_kit: Kit) -> None:
+    backbone = small_kit.backbone
+    images = torch.randn(3, 4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    many = [{s: (1 + k) * v for s, v in backbone.init().items()} for k in range(2)]
+    plain = PlainEngine(backbone)
+    found = embedder(GraphEngine(backbone, captured=False), images)([*many, {}])
+    for features, params, x in zip(found, [*many, {}], images, strict=True):
+        torch.testing.assert_close(features, plain.embed(params, x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shot", [1, 2])
+def test_every_candidate_is_measured_at_every_stop(
+    shot: int, md_mini: Path, kit_file: Path, tmp_path: Path
+) -> None:
+    wanted = [own_grid.candidate(text) for text in ("own P 0.25 0.05", "usual I 0.5 0.05")]
+    names = ["birds", "dtd10"]
+    found = own_grid.run(md_mini, str(kit_file), wanted, shot, 60.0, "cpu", names=names, rounds=1)
+    assert found["query"].shape == (2, 2, len(own_grid.STOPS), 1 + len(own_grid.SCALES))
+    assert [c.name for c in wanted] == found["candidates"].tolist()
+    usual = found["query"][:, 1]
+    np.testing.assert_allclose(usual[:, 0, 1:], found["frozen"][:, 1:], rtol=0.01)  # nothing has moved yet
+    assert np.abs(usual[:, -1] - usual[:, 0]).max() > 0.01
+    if shot > 1:
+        assert found["held"].shape == (2, 2, len(own_grid.HALF_STOPS), shot * WAY, WAY)
+    own_grid.write(found, tmp_path / "grid.npz")
+    with np.load(tmp_path / "grid.npz") as again:
+        assert (again["query"] == found["query"]).all()
+    gains = own_grid.summary(found)["seen"]["gain"]["own P 0.25 0.05"]
+    birds = found["domain"] == "birds"
+    gain = found["query"][birds, 0, -1, 0].astype(float) - found["frozen"][birds, 0].astype(float)
+    assert gains["40"] == pytest.approx(100 * float(gain[0]), abs=0.01)
