@@ -45,7 +45,7 @@ def test_and_to_many_digits_without_the_oracle(tiny_kit: Kit, name: str) -> None
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "last-map"])  # for other kits
 @pytest.mark.parametrize("name", METHODS)
 def test_and_on_a_gpu(tiny_kit: Kit, name: str, engine: str) -> None:
     kit = tiny_kit.to("cuda")

@@ -18,6 +18,7 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.bundled import find_kit
 from fewshift.nets.feature_kit import moves_only_the_last_map, on_features, with_sites
 from fewshift.nets.kit import Kit
+from fewshift.nets.precision import DEFAULT, precision_named
 from fewshift.presets.small_data import (
     LETTERS,
     SMALL_TASKS,
@@ -40,11 +41,13 @@ from fewshift.presets.training import (
 from fewshift.progress import Track
 from fewshift.training.classifier import train_classifier
 from fewshift.training.distributed import Team
+from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.features import featured
 from fewshift.training.loop import Outcome
 from fewshift.training.policy import PolicySettings
 from fewshift.training.preconditioners import train_preconditioners
 from fewshift.training.settings import ClassifierSettings, PreconditionerSettings
+from fewshift.training.strangers import StrangerTasks
 from fewshift.training.streamed import held_domains
 from fewshift.training.tasks import ResidentTasks
 from fewshift.training.varied import VariedTasks
@@ -89,6 +92,8 @@ class Wanted:
     sites: str | None = None  # None: the kit's own
     train_images: int | None = None  # of a domain, at most
     vary: bool = False  # the images of training tasks
+    strangers: int = 0  # made-up domains beside the real ones
+    precision: str = DEFAULT  # of the inner steps on a GPU
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,7 @@ class Ready:
     """A kit on its device, the tasks to learn from, and who watches."""
 
     kit: Kit
-    tasks: ResidentTasks | VariedTasks
+    tasks: ResidentTasks | VariedTasks | StrangerTasks
     team: Team
     track: Track
     backbone: Backbone  # what reads the tasks: the kit's, or its last map where they hold features
@@ -114,6 +119,7 @@ def run_preconditioners(wanted: Wanted) -> None:
             folder,
             watch=recipe.watch,
             resume=wanted.resume,
+            meta_gradients=best_meta_gradients(ready.backbone, precision_named(wanted.precision)),
             track=ready.track,
             team=ready.team,
         )
@@ -149,6 +155,7 @@ def run_classifier(wanted: Wanted) -> None:
             starts=ready.kit.starts,
             watch=recipe.watch,
             resume=wanted.resume,
+            meta_gradients=best_meta_gradients(ready.backbone, precision_named(wanted.precision)),
             track=ready.track,
             team=ready.team,
         )
@@ -195,7 +202,8 @@ def prepared(wanted: Wanted, names: list[str] | None) -> Iterator[Ready]:
         tasks = ResidentTasks(held, protocol)
         letters = tuple(domain.name for domain in domains if domain.name in LETTERS)
         varied = VariedTasks(tasks, VARIED, letters) if wanted.vary else tasks
-        yield Ready(kit, varied, team, track, kit.backbone)
+        offered = StrangerTasks(varied, wanted.strangers) if wanted.strangers else varied
+        yield Ready(kit, offered, team, track, kit.backbone)
 
 
 def _held_out(domain: Domain, kit: Kit, name: str) -> Domain:

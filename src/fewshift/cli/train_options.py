@@ -63,6 +63,16 @@ VaryOption = Annotated[
     bool | None,
     typer.Option("--vary/--no-vary", help="Vary the images of training tasks. Default: with small only."),
 ]
+StrangersOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Made-up domains to learn from, too: tasks in random styles, for what is shared. Default: none.",
+    ),
+]
+GraphPrecisionOption = Annotated[
+    str, typer.Option("--precision", help="Of the inner steps on a GPU: float32, tf32 or float16.")
+]
 UpdatesOption = Annotated[int | None, typer.Option(min=1, help="Optimizer steps, if not the preset's.")]
 RateOption = Annotated[float | None, typer.Option(help="Step size, if not the preset's.")]
 SeedOption = Annotated[int, typer.Option(help="Decides weights, tasks and images: same seed, same run.")]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fewshift.cli.train_options import CapOption
+from fewshift.cli.train_options import CapOption, GraphPrecisionOption
 
 
 def rates(
@@ -15,24 +15,28 @@ def rates(
     out: Annotated[Path, typer.Option(help="The kit to write; it may be the same file.")],
     records: Annotated[Path | None, typer.Option(help="A folder of converted domains.")] = None,
     suite: Annotated[str | None, typer.Option(help="A suite by name; see fewshift data list.")] = None,
-    methods: Annotated[str, typer.Option(help="Of pa, tsa, gd and tsp, with commas.")] = "gd,tsp",
+    methods: Annotated[
+        str, typer.Option(help="Of pa, tsa, ta2, gd, tsp, start and tsp_start, with commas.")
+    ] = "gd,tsp",
     tasks: Annotated[int, typer.Option(help="Validation tasks a domain.", min=1)] = 10,
     protocol: Annotated[str, typer.Option(help="varying, five-shot or one-shot.")] = "varying",
     seed: Annotated[int, typer.Option(help="Names the tasks.")] = 0,
     support_cap: CapOption = None,
     engine: Annotated[str, typer.Option(help="auto, plain, folded or graph.")] = "auto",
+    precision: GraphPrecisionOption = "tf32",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no bars.")] = False,
 ) -> None:
     """Choose a method's test rates on VALID classes of seen domains and on valid_unseen domains.
 
-    No test class and no unseen domain is looked at. The pairs go into the kit, with all that were tried;
+    The search goes uphill from the rates the kit has, or the published ones. No test class and no unseen
+    domain is looked at. The pairs go into the kit, with all that were tried;
     the methods gd_tuned and tsp_tuned read them, and --no-oracle its certainty threshold.
 
     Example: `fewshift train rates --kit tsp.kit --records DIR --methods gd,tsp --out tsp.kit`
     """
     from dataclasses import replace
-    from functools import partial
+    from functools import cache, partial
 
     from fewshift.cli import evaluate_inputs as inputs
     from fewshift.cli.console import bars
@@ -68,12 +72,19 @@ def rates(
         if not len(domain.spec.splits[split]):
             return []
         planned = plans(domain.spec, split, chosen_protocol, seed, range(tasks))
-        return [partial(read, domain, plan) for plan in planned]
+        lazy: list[LazyEpisode] = [partial(read, domain, plan) for plan in planned]
+        # Every point asks for the same tasks: a GPU has the room to hold them, 40 MB each at most.
+        return [cache(task) for task in lazy] if where.type == "cuda" else lazy
 
     seen = [task for domain in found if domain.role == "seen" for task in of(domain, "valid")]
     unseen = [task for domain in found if domain.role == "valid_unseen" for task in of(domain, "test")]
     chosen = choose_rates(
-        used, choose_engine(used.backbone, engine), inputs.words(methods), seen, unseen, track=track
+        used,
+        choose_engine(used.backbone, engine, precision),
+        inputs.words(methods),
+        seen,
+        unseen,
+        track=track,
     )
     save_kit(chosen.into(loaded), out)
     for name, pairs in chosen.pairs.items():

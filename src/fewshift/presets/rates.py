@@ -36,11 +36,11 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """The rates that are tried, along one axis at a time from the published pair."""
+    """The rates that are tried: uphill along one axis at a time."""
 
     adapters: tuple[float, ...] = (0.0, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
     last: tuple[float, ...] = (0.0, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
-    share: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)  # where there are starting values
+    share: tuple[float, ...] = (0.0, 0.5, 1.0)  # where there are starting values
     rounds: int = 2  # passes over all axes; a pass that changes nothing ends the search
 
 
@@ -53,20 +53,32 @@ class Tuned:
 
 
 def tune(accuracy_of: Callable[[Point], float], start: Point, grid: Grid) -> Tuned:
-    """Coordinate search; ties go to the point that was tried first."""
+    """Coordinate search: along each axis to both neighbours, and on while it gets better.
+
+    Ties go to the point that was tried first.
+    """
     tried = {start: accuracy_of(start)}
     best = start
     for _ in range(grid.rounds):
         before = best
-        for axis, values in (("share", grid.share), ("adapters", grid.adapters), ("last", grid.last)):
-            for value in values:
-                point = best._replace(**{axis: value})
-                if point not in tried:
-                    tried[point] = accuracy_of(point)
-            best = max(tried, key=lambda point: tried[point])
+        for axis in ("adapters", "last", "share"):
+            for side in (1, -1):
+                while (point := _neighbour(best, axis, side, grid)) is not None:
+                    if point not in tried:
+                        tried[point] = accuracy_of(point)
+                    if tried[point] <= tried[best]:
+                        break
+                    best = point
         if best == before:
             break
     return Tuned(best, tried)
+
+
+def _neighbour(point: Point, axis: str, side: int, grid: Grid) -> Point | None:
+    """The next value of the grid upwards or downwards, where there is one."""
+    here, values = getattr(point, axis), getattr(grid, axis)
+    beyond = [value for value in values if (value - here) * side > 0]
+    return point._replace(**{axis: min(beyond, key=lambda value: abs(value - here))}) if beyond else None
 
 
 @dataclass(frozen=True)
@@ -124,13 +136,14 @@ def _tune(
 ) -> Tuned:
     method = METHODS[name](kit, engine, oracle=True)
     published: BySeen = method.rates  # type: ignore[attr-defined]
+    known = kit.info.get("rates", {}).get(name, {}).get(kind, getattr(published, kind))
+    share = kit.info.get("start_shares", {}).get(name, {}).get(kind, 1.0)
 
     def accuracy_of(point: Point) -> float:
         pair = Pair(point.adapters, point.last)
         fixed = replace(method, rates=BySeen(pair, pair))  # type: ignore[type-var]
         if name in WITH_STARTS:
-            share = StartShare(point.share, point.share)
-            fixed = replace(fixed, share=share)  # type: ignore[type-var]
+            fixed = replace(fixed, share=StartShare(point.share, point.share))  # type: ignore[type-var]
         label = f"{name} on {kind} validation tasks at " + ", ".join(f"{value:g}" for value in point)
         scores = [score(fixed, task(), Setting()).accuracy for task in track(tasks, label=label)]
         return sum(scores) / len(scores)
@@ -139,7 +152,7 @@ def _tune(
         grid = replace(grid, adapters=(0.0,))
     if name not in WITH_STARTS:
         grid = replace(grid, share=(1.0,))
-    return tune(accuracy_of, Point(*getattr(published, kind)), grid)
+    return tune(accuracy_of, Point(known[0], known[1], share), grid)
 
 
 def _threshold(kit: Kit, seen: Sequence[LazyEpisode], unseen: Sequence[LazyEpisode], track: Track) -> float:

@@ -113,7 +113,7 @@ class PreconditionerLearner:
         addresses = task_addresses(
             self.kind,
             settings.seed,
-            self.tasks.domains,
+            (*self.tasks.domains, *self.tasks.strangers),
             settings.split,
             step,
             settings.tasks_per_update,
@@ -141,7 +141,7 @@ class PreconditionerLearner:
         self.team.add_up([totals, *summed])
 
         torch._foreach_div_(summed, totals[3].clamp_min(1))
-        self._move(step, pulls, adjoints)
+        self._move(step, self._of_domains(pulls), adjoints)
         mean = totals[:3] / totals[3]  # not a number when no task counts, which ends the run
         metrics: dict[str, Tensor | float] = {
             "loss": mean[0],
@@ -200,8 +200,9 @@ class PreconditionerLearner:
         for name, gradient in together(self._root_gradients, roots, joined(pulls)).items():
             roots[name].grad = gradient
         for domain, adjoint in adjoints.items():
-            for site, gradient in adjoint.items():
-                self.starts[domain][site].grad = gradient
+            if domain in self.starts:
+                for site, gradient in adjoint.items():
+                    self.starts[domain][site].grad = gradient
         for site, value in self.common.items():
             value.grad = torch.stack([adjoint[site] for adjoint in adjoints.values()]).sum(dim=0)
         start_rate = cosine_restarts(self.settings.start_rate, step, self.settings.period)
@@ -221,11 +222,32 @@ class PreconditionerLearner:
 
     @torch.no_grad()
     def _preconditioners(self, domains: Sequence[str]) -> dict[str, Preconditioner]:
-        found = together(self.design, joined({domain: self.roots[domain] for domain in domains}))
-        return {domain: {site: found[f"{domain}/{site}"] for site in self.start} for domain in domains}
+        """P of each domain; of a stranger, the mean of all."""
+        strangers = [name for name in domains if name not in self.roots]
+        wanted = self.roots if strangers else {domain: self.roots[domain] for domain in domains}
+        found = together(self.design, joined(wanted))
+        of = {domain: {site: found[f"{domain}/{site}"] for site in self.start} for domain in wanted}
+        if strangers:
+            mean = {site: torch.stack([of[d][site] for d in of]).mean(dim=0) for site in self.start}
+            of |= dict.fromkeys(strangers, mean)
+        return of
+
+    def _of_domains(self, pulls: dict[str, dict[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
+        """Pulls on the domains' own P: each has its share of those on a stranger's, which is their mean."""
+        strange = [pull for name, pull in pulls.items() if name not in self.roots]
+        if not strange:
+            return pulls
+        share = {site: sum(pull[site] for pull in strange) / len(self.roots) for site in self.start}
+        nothing = square_zeros(self.start)
+        return {
+            domain: {site: pull + share[site] for site, pull in pulls.get(domain, nothing).items()}
+            for domain in self.roots
+        }
 
     @torch.no_grad()
     def _start_of(self, domain: str) -> TaskParams:
+        if domain not in self.roots:  # a stranger has no start of its own
+            return self.common or self.start
         own = self.starts.get(domain, self.start)
         return {site: self.common[site] + value for site, value in own.items()} if self.common else own
 

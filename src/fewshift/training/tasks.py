@@ -29,6 +29,11 @@ class TaskSource(Protocol):
         """The domains that have tasks, in the order of the coefficients."""
         ...
 
+    @property
+    def strangers(self) -> tuple[str, ...]:
+        """Made-up domains that have tasks, too, but nothing of their own to learn."""
+        ...
+
     def has(self, domain: str, split: Split) -> bool:
         """Are there classes of this split at all?"""
         ...
@@ -86,6 +91,11 @@ class ResidentTasks:
     def domains(self) -> tuple[str, ...]:
         """The domains in the order they were given."""
         return tuple(self.residents)
+
+    @property
+    def strangers(self) -> tuple[str, ...]:
+        """None: all tasks are of real domains."""
+        return ()
 
     @property
     def device(self) -> torch.device:

@@ -41,6 +41,11 @@ class VariedTasks:
         return self.tasks.domains
 
     @property
+    def strangers(self) -> tuple[str, ...]:
+        """None: all tasks are of real domains."""
+        return ()
+
+    @property
     def protocol(self) -> Protocol:
         """The protocol of the tasks."""
         return self.tasks.protocol
