@@ -110,7 +110,7 @@ class Scripted:
         self.name = self.reason = "scripted"
 
     def adapt(self, task: Task, start: TaskParams, update: Any, steps: int) -> Trajectory:
-        rate = update.update.rates["last"]
+        rate = update.rates["last"]
         return Trajectory({"last": start["last"] + steps * rate}, torch.zeros(steps))
 
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:

@@ -1,24 +1,32 @@
-"""Is a fit on a handful of images better than none? Small tasks of TEST classes, fit against ncc on each.
+"""Is a fit on a handful of images better than none? Small tasks, fit against ncc on each.
 
-fewshift bench own-images --records DIR --kit KIT --tasks 10 --shots 1,2,5,10
+fewshift bench own-images --records DIR --kit KIT --tasks 10 --shots 1,2,5,10 --split valid
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import torch
 
-from fewshift.data.domain import Domain
-from fewshift.data.records_folder import open_records
-from fewshift.estimator.classifier import FewShotClassifier
+from fewshift.benchmarks.even_batches import EvenBatches, most_together
+from fewshift.benchmarks.own_summary import summary
+from fewshift.benchmarks.own_tasks import WAY, OwnTask, draw, sources
+from fewshift.estimator.adapting import Support, Tools, adapt
+from fewshift.estimator.choosing import check_parameters
+from fewshift.estimator.fitted import Fitted
+from fewshift.estimator.kits import Opened, open_kit
+from fewshift.nets.engine import Engine
+from fewshift.nets.graph import GraphEngine
+from fewshift.nets.together import Together
 from fewshift.progress import Track, silent
 from fewshift.types import Split
 
-WAY = 5
-QUERIES = 10  # a class
+ON_ALL_SITES = ("tsp", "tsa", "gd")  # what a graph can do
 
 
 def run(
@@ -33,90 +41,74 @@ def run(
     domains: Sequence[str] = (),
     track: Track = silent,
 ) -> dict[str, Any]:
-    """`tasks` tasks of every domain, the shots in turn: one row a task, and the differences by domain."""
-    found = [d for d in open_records(records, list(domains) or None) if len(d.spec.splits[split])]
-    jobs = [(domain, index) for index in range(tasks) for domain in found]
-    rows = [
-        _row(domain, index, shots[index % len(shots)], kit, method, device, split, seed)
-        for domain, index in track(jobs, label="own images", total=len(jobs))
-    ]
+    """`tasks` tasks of every domain with each number of shots: a row a task, and the differences."""
+    check_parameters(method, "auto", seed)
+    opened = open_kit(kit, device, "auto", True)
+    found = sources(records, split, opened.rule, opened.device, domains)
+    jobs = [(source, index, shot) for shot in shots for index in range(tasks) for source in found]
+    rows: list[dict[str, Any]] = []
+    bar = iter(track(range(len(jobs) + 1), label=f"fits with {opened.name}", total=len(jobs)))
+    next(bar)
+    while len(rows) < len(jobs):
+        group = jobs[len(rows) : len(rows) + _abreast(opened, method, jobs[len(rows)][2])]
+        group = [job for job in group if job[2] == group[0][2]]
+        rows += _rows(opened, method, seed, [draw(*job, seed) for job in group])
+        for _ in group:
+            next(bar)
+    settings = {"kit": opened.name, "method": method, "way": WAY, "shots": list(shots), "tasks": tasks}
     return {
-        "settings": {
-            "kit": kit or "default",
-            "method": method,
-            "way": WAY,
-            "shots": list(shots),
-            "seed": seed,
+        "settings": settings | {"split": split, "seed": seed, "device": opened.device.type},
+        "domains": {s.name: summary([row for row in rows if row["domain"] == s.name]) for s in found},
+        "shots": {str(k): summary([row for row in rows if row["shot"] == k]) for k in shots},
+        "each": {
+            f"{s.name} {k}": summary([r for r in rows if (r["domain"], r["shot"]) == (s.name, k)])
+            for s in found
+            for k in shots
         },
-        "domains": {d.name: _summary([row for row in rows if row["domain"] == d.name]) for d in found},
-        "all": _summary(rows),
+        "all": summary(rows),
         "tasks": rows,
     }
 
 
-def _row(
-    domain: Domain, index: int, shot: int, kit: str | None, method: str, device: str, split: Split, seed: int
-) -> dict[str, Any]:
-    support, query, known, asked = _task(domain, index, shot, split, seed)
-    fit = FewShotClassifier(kit=kit, method=method, device=device, seed=seed, quiet=True).fit(support, known)
-    ncc = FewShotClassifier(kit=kit, method="ncc", device=device, quiet=True).fit(support, known)
-    shares = fit.predict_proba(query)
-    right = shares[np.arange(len(asked)), np.searchsorted(fit.classes_, asked)]
+def _abreast(opened: Opened, method: str, shot: int) -> int:
+    """How many fits run at a time: as many as fill a batch of graphs, else one."""
+    graphs = isinstance(opened.engine, GraphEngine) and method in ON_ALL_SITES
+    return most_together(WAY * shot) if graphs else 1
+
+
+def _rows(opened: Opened, method: str, seed: int, tasks: Sequence[OwnTask]) -> list[dict[str, Any]]:
+    if _abreast(opened, method, tasks[0].shot) == 1:
+        return [_row(opened, opened.engine, method, seed, task) for task in tasks]
+    together = Together(EvenBatches(opened.engine))
+    return together.each([partial(_row, opened, together, method, seed, task) for task in tasks])
+
+
+def _row(opened: Opened, engine: Engine, method: str, seed: int, task: OwnTask) -> dict[str, Any]:
+    names = tuple(f"{place}" for place in range(len(task.labels)))
+    support = Support(task.support, task.labels, names, tuple(range(task.way)))
+    began = time.perf_counter()
+    fit = adapt(Tools(opened.kit, engine, method, "auto", seed), support)
+    seconds = time.perf_counter() - began
+    ncc = adapt(Tools(opened.kit, engine, "ncc", "auto", seed), support)
+    cosines, plain = (_cosines(fitted, engine, task) for fitted in (fit, ncc))
+    shares = fit.probabilities(cosines)
+    asked = task.asked
     return {
-        "domain": domain.name,
-        "index": index,
-        "shot": shot,
-        "fit": float(np.mean(fit.classes_[shares.argmax(1)] == asked)),
-        "ncc": ncc.score(query, asked),
-        "cross_entropy": float(-np.log(np.maximum(right, 1e-12)).mean()),
-        "confidence": float(shares.max(1).mean()),
-        "unknown": float(fit.is_unknown(query).mean()),
-        "steps": fit.settings_.steps,
-        "rates": list(fit.settings_.rates),
-        "seconds": round(fit.seconds_, 3),
+        "domain": task.domain,
+        "role": task.role,
+        "index": task.index,
+        "shot": task.shot,
+        "fit": float((cosines.argmax(1) == asked).double().mean()),
+        "ncc": float((plain.argmax(1) == asked).double().mean()),
+        "cross_entropy": float(-shares[torch.arange(len(asked)), asked].clamp_min(1e-12).log().mean()),
+        "confidence": float(shares.max(1).values.mean()),
+        "unknown": float((fit.familiar.scores(cosines) > fit.familiar.limit).double().mean()),
+        "steps": fit.settings.steps,
+        "rates": list(fit.settings.rates),
+        "why": fit.settings.why,
+        "seconds": round(seconds, 3),
     }
 
 
-def _task(
-    domain: Domain, index: int, shot: int, split: Split, seed: int
-) -> tuple[list[Any], list[Any], list[int], list[int]]:
-    """Images of some classes by chance; a class gives its queries from what its shots leave."""
-    chance = np.random.default_rng([seed, index, *domain.name.encode()])
-    counts = domain.spec.images_per_class
-    able = [c for c in domain.spec.splits[split] if counts[c] > shot]
-    support, query = [], []
-    for c in chance.choice(able, min(WAY, len(able)), replace=False).tolist():
-        order = chance.permutation(counts[c]).tolist()
-        support += [(c, i) for i in order[:shot]]
-        query += [(c, i) for i in order[shot : shot + QUERIES]]
-    read = domain.source.read
-    return read(support), read(query), [c for c, _ in support], [c for c, _ in query]
-
-
-def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Means in per cent, and the paired difference with its 95% interval."""
-    fit, ncc = (100 * np.array([row[name] for row in rows]) for name in ("fit", "ncc"))
-    gain = fit - ncc
-    spread = float(gain.std(ddof=1)) if len(gain) > 1 else float("nan")
-    return {
-        "tasks": len(rows),
-        "fit": round(float(fit.mean()), 2),
-        "ncc": round(float(ncc.mean()), 2),
-        "difference": round(float(gain.mean()), 2),
-        "interval": round(1.96 * spread / len(gain) ** 0.5, 2) if len(gain) > 1 else float("nan"),
-        "confidence_less_accuracy": round(
-            100 * float(np.mean([r["confidence"] for r in rows])) - fit.mean(), 2
-        ),
-        "called_unknown": round(100 * float(np.mean([row["unknown"] for row in rows])), 2),
-    }
-
-
-def table(outcome: dict[str, Any]) -> str:
-    """The differences for people."""
-    lines = [f"{'domain':<16} {'tasks':>5} {'fit':>7} {'ncc':>7}  difference"]
-    for name, row in {**outcome["domains"], "all": outcome["all"]}.items():
-        lines.append(
-            f"{name:<16} {row['tasks']:>5} {row['fit']:>7.2f} {row['ncc']:>7.2f}  "
-            f"{row['difference']:+.2f} ± {row['interval']:.2f}"
-        )
-    return "\n".join(lines)
+def _cosines(fitted: Fitted, engine: Engine, task: OwnTask) -> torch.Tensor:  # (q, way)
+    return fitted.cosines(engine.embed(fitted.params, task.query)).cpu()

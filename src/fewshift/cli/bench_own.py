@@ -34,18 +34,22 @@ def own_images(
     records: Annotated[Path, typer.Option(help="A folder of converted domains.")],
     kit: Annotated[str | None, typer.Option(help="A kit file or a bundled kit's name.")] = None,
     method: Annotated[str, typer.Option(help="tsp, tsa, gd or pa.")] = "tsp",
-    tasks: Annotated[int, typer.Option(min=1, help="Tasks a domain.")] = 10,
-    shots: Annotated[str, typer.Option(help="Images a class, in turn, with commas.")] = "1,2,5,10",
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks a domain and number of shots.")] = 10,
+    shots: Annotated[str, typer.Option(help="Images a class, with commas.")] = "1,2,5,10",
     domains: Annotated[str | None, typer.Option(help="Names with commas. Default: all.")] = None,
-    split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
+    split: Annotated[str, typer.Option(help="valid or test: classes and domains of each.")] = "test",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     json_file: JsonFile = None,
 ) -> None:
-    """Accuracy of a fit against ncc on small tasks of five classes, by domain, with intervals.
+    """Accuracy of a fit against ncc on small tasks of five classes, by domain and shots, with intervals.
+
+    `--split valid`: VALID classes of seen domains and the valid_unseen domains; `test`: TEST classes and
+    the unseen domains.
 
     Example: `fewshift bench own-images --records DIR --tasks 10 --json own.json`
     """
     from fewshift.benchmarks import own_images as comparison
+    from fewshift.benchmarks.own_summary import table
     from fewshift.cli.console import bars
     from fewshift.cli.evaluate_inputs import split_named, words
 
@@ -53,7 +57,7 @@ def own_images(
     outcome = comparison.run(
         records, kit, method, tasks, numbers, device, split_named(split), domains=names, track=bars()
     )
-    typer.echo(comparison.table(outcome), err=True)
+    typer.echo(table(outcome), err=True)
     finish(outcome, json_file)
 
 

@@ -17,13 +17,13 @@ from fewshift.estimator.hints import Hint, support_hints
 from fewshift.estimator.labels import class_array
 from fewshift.estimator.recipes import Recipe, recipe
 from fewshift.estimator.temperature import calibrated_scale
-from fewshift.estimator.trials import SCALE, Carried, HeldOut, leave_one_out
+from fewshift.estimator.trials import SCALE, HeldOut, leave_one_out, watched
 from fewshift.estimator.unknown import Familiar, familiar, familiar_from_prototypes
 from fewshift.methods.coefficients import named
 from fewshift.methods.rates import Pair
 from fewshift.nets.adapters import LAST
 from fewshift.nets.backbone import CHUNK
-from fewshift.nets.engine import Engine, FoldedEngine, PlainEngine
+from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.nets.last_map import LastMapEngine, body_of, last_map_of
 from fewshift.progress import Track, silent
@@ -124,9 +124,7 @@ def _descended(
 ) -> Trajectory:
     if not settings.steps or not start:
         return Trajectory(start, torch.empty(0))
-    update = plan.update(Pair(*settings.rates))
-    if isinstance(engine, PlainEngine | FoldedEngine):  # the others are quick, and quicker without a watcher
-        return engine.adapt(task, start, Carried(update, tick), settings.steps)
+    update = watched(engine, plan.update(Pair(*settings.rates)), tick)
     return engine.adapt(task, start, update, settings.steps)
 
 

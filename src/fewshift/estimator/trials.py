@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fewshift.core.centroids import cosine_logits, prototypes
-from fewshift.core.updates import Update
-from fewshift.nets.engine import Engine
+from fewshift.core.updates import Preconditioned, Update
+from fewshift.nets.engine import Engine, FoldedEngine, PlainEngine
 from fewshift.types import Labelled, Task, TaskParams
 
 SCALE = 10.0  # of the cosine in every published method
@@ -103,8 +103,25 @@ class _Way:
 
     task: Task
     fold: Fold
+    start: TaskParams
     params: TaskParams
-    update: Carried
+    update: Update[Any]
+    taken: int = 0
+
+    def go_to(self, engine: Engine, stop: int) -> None:
+        """Take the steps that are missing; a rule whose memory is lost between calls begins again."""
+        if stop == self.taken:
+            return
+        if isinstance(self.update, Carried | Preconditioned):
+            self.params = engine.adapt(self.task, self.params, self.update, stop - self.taken).params
+        else:
+            self.params = engine.adapt(self.task, self.start, self.update, stop).params
+        self.taken = stop
+
+
+def watched(engine: Engine, update: Update[Any], tick: Callable[[], None]) -> Update[Any]:
+    """The rule with a watcher where steps are taken one by one; other engines know rules by their type."""
+    return Carried(update, tick) if isinstance(engine, PlainEngine | FoldedEngine) else update
 
 
 def held_out_along(
@@ -120,13 +137,10 @@ def held_out_along(
     ways = []
     for fold in folds:
         part = Labelled(task.support.images[fold.kept], task.support.labels[fold.kept])
-        ways.append(_Way(Task(part, task.way), fold, start, Carried(update(), tick)))
-    taken = 0
+        ways.append(_Way(Task(part, task.way), fold, start, start, watched(engine, update(), tick)))
     for stop in stops:
         for way in ways:
-            if stop > taken:
-                way.params = engine.adapt(way.task, way.params, way.update, stop - taken).params
-        taken = stop
+            way.go_to(engine, stop)
         yield stop, _gathered([held_out(engine, task, way.fold, way.params) for way in ways])
 
 

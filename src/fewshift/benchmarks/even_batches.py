@@ -1,0 +1,79 @@
+"""Batches of a few fixed shapes: fits that end at different times would else need a graph of every size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from fewshift.core.descent import Trajectory
+from fewshift.core.updates import Update
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.engine import Engine
+from fewshift.nets.packing import TOGETHER
+from fewshift.types import Task, TaskParams
+
+MOST = 32  # tasks of a batch
+
+
+@dataclass(frozen=True)
+class EvenBatches:
+    """The engine inside; tasks of one size run in batches of one number of tasks, filled up with copies."""
+
+    engine: Engine
+
+    @property
+    def name(self) -> str:
+        """The inner engine's."""
+        return self.engine.name
+
+    @property
+    def reason(self) -> str:
+        """The inner engine's."""
+        return self.engine.reason
+
+    @property
+    def backbone(self) -> Backbone:
+        """The network that is adapted."""
+        return self.engine.backbone
+
+    def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
+        """One task in a batch of copies."""
+        return self.adapt_many([task], [start], [update], steps)[0]
+
+    def adapt_many(
+        self, tasks: Sequence[Task], starts: Sequence[TaskParams], updates: Sequence[Update[Any]], steps: int
+    ) -> list[Trajectory]:
+        """Batches by size; copies are dropped."""
+        sizes: dict[int, list[int]] = {}
+        for number, task in enumerate(tasks):
+            sizes.setdefault(len(task.support.labels), []).append(number)
+        found: dict[int, Trajectory] = {}
+        for size, numbers in sizes.items():
+            count = most_together(size)
+            for first in range(0, len(numbers), count):
+                chosen = numbers[first : first + count]
+                filled = chosen + chosen[-1:] * (count - len(chosen))
+                done = self.engine.adapt_many(
+                    [tasks[n] for n in filled],
+                    [starts[n] for n in filled],
+                    [updates[n] for n in filled],
+                    steps,
+                )
+                found |= dict(zip(chosen, done, strict=False))
+        return [found[number] for number in range(len(tasks))]
+
+    def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
+        """Features under these parameters, without gradients."""
+        return self.engine.embed(params, images)
+
+
+def most_together(size: int) -> int:
+    """So many tasks of this size fill a batch.
+
+    >>> most_together(5), most_together(25), most_together(50), most_together(600)
+    (32, 20, 10, 1)
+    """
+    return max(1, min(MOST, TOGETHER // size))

@@ -1,0 +1,44 @@
+"""What many fits say together: paired differences with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Means in per cent, and the paired difference with its 95% interval."""
+    fit, ncc = (100 * np.array([row[name] for row in rows]) for name in ("fit", "ncc"))
+    gain = fit - ncc
+    spread = float(gain.std(ddof=1)) if len(gain) > 1 else float("nan")
+    confidence = 100 * float(np.mean([r["confidence"] for r in rows]))
+    return {
+        "tasks": len(rows),
+        "fit": round(float(fit.mean()), 2),
+        "ncc": round(float(ncc.mean()), 2),
+        "difference": round(float(gain.mean()), 2),
+        "interval": round(1.96 * spread / len(gain) ** 0.5, 2) if len(gain) > 1 else float("nan"),
+        "confidence_less_accuracy": round(confidence - float(fit.mean()), 2),
+        "cross_entropy": round(float(np.mean([row["cross_entropy"] for row in rows])), 4),
+        "called_unknown": round(100 * float(np.mean([row["unknown"] for row in rows])), 2),
+    }
+
+
+def table(outcome: dict[str, Any]) -> str:
+    """The differences for people: a row a domain, with each number of shots in a column."""
+    shots = list(outcome["shots"])
+    heads = "".join(f"{k + ' shot' + 's' * (k != '1'):>15}" for k in shots)
+    lines = [f"{'domain':<16} {'tasks':>5} {'fit':>7} {'ncc':>7}   difference{heads}"]
+    for name, row in {**outcome["domains"], "all": outcome["all"]}.items():
+        cells = [outcome["each"][f"{name} {k}"] if name != "all" else outcome["shots"][k] for k in shots]
+        lines.append(
+            f"{name:<16} {row['tasks']:>5} {row['fit']:>7.2f} {row['ncc']:>7.2f} {_gain(row)}"
+            + "".join(f"{_gain(cell):>15}" for cell in cells)
+        )
+    return "\n".join(lines)
+
+
+def _gain(row: dict[str, Any]) -> str:
+    return f"{row['difference']:+6.2f} ± {row['interval']:4.2f}"
