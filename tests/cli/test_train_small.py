@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tiny_world import SEEN, fewshift, write_kit, write_records
 
-from fewshift.core.starts import DomainStarts
+from fewshift.core.starts import DomainStarts, LowRankStarts
 from fewshift.nets.kit import load_kit
 
 
@@ -27,6 +27,22 @@ def test_small_domains_learn_low_rank_matrices_and_starts_around_a_common_one(tm
     found = fewshift("train", "classifier", "--kit", out, "--out", told, *common, *few, *more)
     assert found.exit_code == 0, found.output
     assert load_kit(told).classifier is not None
+
+
+def test_strangers_are_learned_from_and_the_kit_is_shrunk(tmp_path: Path) -> None:
+    records, kit = write_records(tmp_path / "records"), write_kit(tmp_path / "tiny.kit")
+    out, small = tmp_path / "out.kit", tmp_path / "small.kit"
+    common = ("--records", records, "--device", "cpu", "--quiet", "--preset", "small", "--updates", 1)
+    few = ("--tasks-per-update", 4, "--inner-steps", 1, "--design", "identity", "--strangers", 2)
+    found = fewshift("train", "preconditioners", "--kit", kit, "--out", out, *common, *few)
+    assert found.exit_code == 0, found.output
+    assert load_kit(out).info["preconditioners"]["tasks"]["strangers"]["count"] == 2
+    found = fewshift("train", "shrink", "--kit", out, "--start-rank", 1, "--out", small)
+    assert found.exit_code == 0, found.output
+    assert isinstance(load_kit(small).starts, LowRankStarts)
+    assert small.stat().st_size < out.stat().st_size
+    again = fewshift("train", "shrink", "--kit", small, "--start-rank", 1, "--out", tmp_path / "x.kit")
+    assert "leave it out" in str(again.exception)
 
 
 def test_backbones_of_small_domains_are_varied_more(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from fewshift.cli.train_options import (
 from fewshift.cli.train_policy import policy as policy_command
 from fewshift.cli.train_rates import rates
 from fewshift.cli.train_selectors import extractors, selector
+from fewshift.cli.train_shrink import shrink
 
 train = typer.Typer(
     no_args_is_help=True,
@@ -121,6 +122,7 @@ train.command()(preconditioners)
 train.command()(classifier)
 train.command("policy")(policy_command)
 train.command()(rates)
+train.command()(shrink)
 train.command()(extractors)
 train.command()(selector)
 train.command()(flute)

@@ -67,11 +67,11 @@ def preconditioners(
         bool | None, typer.Option(help="Give each gradient length 1; short runs need it.")
     ] = None,
     train_starts: Annotated[
-        bool, typer.Option("--train-starts", help="Learn each domain's starting values, too.")
-    ] = False,
+        bool | None, typer.Option(help="Learn each domain's starting values, too.")
+    ] = None,
     common_start: Annotated[
-        bool, typer.Option("--common-start", help="Starting values are a shared one plus each domain's own.")
-    ] = False,
+        bool | None, typer.Option(help="Starting values are a shared one plus each domain's own.")
+    ] = None,
     start_rate: Annotated[
         float | None, typer.Option(help="Learning rate of the starting values (Adam).")
     ] = None,
@@ -133,8 +133,8 @@ def preconditioners(
             "scale": scale,
             "rank": rank,
             "normalise": normalise,
-            "train_starts": train_starts or None,
-            "common_start": common_start or None,
+            "train_starts": train_starts,
+            "common_start": common_start,
             "start_rate": start_rate,
             "start_rank": start_rank,
             "weight_decay": weight_decay,
