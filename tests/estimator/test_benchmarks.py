@@ -44,7 +44,7 @@ def test_a_fit_is_compared_with_ncc_on_the_same_tasks(md_mini: Path, kit_file: P
 def test_a_fit_in_the_benchmark_is_the_users_fit(md_mini: Path, kit_file: Path) -> None:
     outcome = own_images.run(md_mini, str(kit_file), "tsp", 1, (2,), "cpu", "valid", domains=("dtd10",))
     opened = open_kit(str(kit_file), "cpu", "auto", True)
-    task = draw(sources(md_mini, "valid", opened.rule, opened.device, ("dtd10",))[0], 0, 2)
+    task = draw(sources(md_mini, "valid", opened, ("dtd10",))[0], 0, 2)
     images = ((task.support + 1) / 2).clamp(0, 1)  # the kit's pixels are -1 to 1 at this very size
     fitted = fs.FewShotClassifier(kit=str(kit_file), device="cpu", quiet=True).fit(
         images, task.labels.tolist()

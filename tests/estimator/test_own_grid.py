@@ -9,13 +9,11 @@ import torch
 from fewshift.benchmarks import own_grid
 from fewshift.benchmarks.embed_many import embedder
 from fewshift.benchmarks.own_tasks import QUERIES, WAY, draw, part_of, sources
-from fewshift.data.pixels import PixelRule
 from fewshift.data.records_folder import open_records
+from fewshift.estimator.kits import open_kit
 from fewshift.nets.engine import PlainEngine
 from fewshift.nets.graph import GraphEngine
 from fewshift.nets.kit import Kit
-
-RULE = PixelRule(32, "protocol")
 
 
 def test_validation_and_test_share_no_class(md_mini: Path) -> None:
@@ -28,8 +26,8 @@ def test_validation_and_test_share_no_class(md_mini: Path) -> None:
         }[domain.role]
 
 
-def test_a_task_has_its_shots_and_repeats(md_mini: Path) -> None:
-    (birds,) = sources(md_mini, "valid", RULE, torch.device("cpu"), ["birds"])
+def test_a_task_has_its_shots_and_repeats(md_mini: Path, small_kit: Kit) -> None:
+    (birds,) = sources(md_mini, "valid", open_kit(small_kit, "cpu", "auto", True), ["birds"])
     task, again, other = (draw(birds, index, 2) for index in (0, 0, 1))
     assert task.support.shape == (2 * WAY, 3, 32, 32)
     assert task.query.shape[0] == WAY * QUERIES

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewshift.benchmarks.embed_many import embedder
-from fewshift.benchmarks.own_tasks import OwnTask, draw, sources
+from fewshift.benchmarks.own_tasks import OwnTask, draw, ready, sources
 from fewshift.core.centroids import cosine_logits, prototypes
 from fewshift.core.precond import blend_sites
 from fewshift.core.starts import task_start
@@ -32,7 +32,7 @@ from fewshift.methods.rates import certainty
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.progress import Track, silent
-from fewshift.types import Labelled, Split, Task, TaskParams
+from fewshift.types import Labelled, Preconditioner, Split, Task, TaskParams
 
 STOPS = (0, 2, 5, 10, 20, 40)
 SCALES = (5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0)  # of the cosine, for the queries' cross-entropy
@@ -66,7 +66,7 @@ class _Facts:
 
     coefficients: Tensor | None
     share: float
-    matrices: dict[str, dict[str, Tensor]]  # "P" and "I"
+    matrices: dict[str, Preconditioner | None]  # "P" and "I"
 
 
 def run(
@@ -86,7 +86,8 @@ def run(
     """Rounds of `each` tasks of every domain until the time is over; arrays by name, tasks first."""
     began = time.perf_counter()
     opened = open_kit(kit, device, "auto", True)
-    found = sources(records, split, opened.rule, opened.device, names)
+    found = sources(records, split, opened, names, track)
+    opened = ready(opened)
     parts: list[dict[str, NDArray[Any]]] = []
     longest = 0.0
     for number in track(range(rounds), label=f"own grid, {shot} shots", total=rounds):
@@ -195,8 +196,9 @@ def _along(
 @torch.no_grad()
 def _facts(kit: Kit, task: OwnTask) -> _Facts:
     there = coefficients_of(kit)(task.support)
-    sizes = {site: len(value) for site, value in kit.backbone.init().items()}
-    own = {site: torch.eye(size, device=task.support.device) for site, size in sizes.items()}
+    own: Preconditioner | None = None
+    if task.support.is_cuda:  # a matrix in either case, so that one graph serves both
+        own = {site: torch.eye(len(v), device=v.device) for site, v in kit.backbone.init().items()}
     if there is None:
         return _Facts(None, 0.0, {"I": own, "P": own})
     known = Task(Labelled(task.support, task.labels), task.way)
@@ -219,9 +221,7 @@ def _rule(which: Candidate, facts: _Facts, kit: Kit) -> Preconditioned:
 
 
 def _numbers(coefficients: Tensor | None, count: int) -> NDArray[np.float32]:
-    if coefficients is None:
-        return np.zeros(count, np.float32)
-    return coefficients.float().cpu().numpy()
+    return (torch.zeros(count) if coefficients is None else coefficients.float().cpu()).numpy()
 
 
 def summary(found: dict[str, NDArray[Any]]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import torch
 
 from fewshift.benchmarks.even_batches import EvenBatches, most_together
 from fewshift.benchmarks.own_summary import summary
-from fewshift.benchmarks.own_tasks import WAY, OwnTask, draw, sources
+from fewshift.benchmarks.own_tasks import WAY, OwnTask, draw, ready, sources
 from fewshift.estimator.adapting import Support, Tools, adapt
 from fewshift.estimator.choosing import check_parameters
 from fewshift.estimator.fitted import Fitted
@@ -44,7 +44,8 @@ def run(
     """`tasks` tasks of every domain with each number of shots: a row a task, and the differences."""
     check_parameters(method, "auto", seed)
     opened = open_kit(kit, device, "auto", True)
-    found = sources(records, split, opened.rule, opened.device, domains)
+    found = sources(records, split, opened, domains, track)
+    opened = ready(opened)
     jobs = [(source, index, shot) for shot in shots for index in range(tasks) for source in found]
     rows: list[dict[str, Any]] = []
     bar = iter(track(range(len(jobs) + 1), label=f"fits with {opened.name}", total=len(jobs)))

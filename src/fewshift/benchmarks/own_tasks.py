@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +16,14 @@ import torch
 from torch import Tensor
 
 from fewshift.data.domain import Domain
-from fewshift.data.pixels import PixelRule
 from fewshift.data.records_folder import open_records
 from fewshift.data.resident import ResidentDomain, resident
 from fewshift.errors import FewshiftError
+from fewshift.estimator.kits import Opened
+from fewshift.nets.choice import choose_engine
+from fewshift.nets.feature_kit import moves_only_the_last_map, on_features
+from fewshift.progress import Track, silent
+from fewshift.training.features import FeatureDomain, featured
 from fewshift.types import Split
 
 WAY = 5
@@ -29,16 +33,23 @@ READERS = 8  # threads that decode
 
 @dataclass(frozen=True)
 class Source:
-    """A domain whose images of one split are held in memory."""
+    """A domain whose images of one split are held in memory, or their features where the last map moves."""
 
-    held: ResidentDomain
+    held: ResidentDomain | FeatureDomain
     split: Split
     role: str
 
     @property
     def name(self) -> str:
         """The domain's name."""
-        return self.held.name
+        return self.held.spec.name
+
+    def images(self, rows: Sequence[int]) -> Tensor:  # (n, 3, h, w), or (n, d)
+        """What a network reads at these rows."""
+        places = torch.tensor(rows, device=self.held.device)
+        if isinstance(self.held, FeatureDomain):
+            return self.held.features[places].float()
+        return self.held.images(places)
 
 
 @dataclass(frozen=True)
@@ -49,17 +60,25 @@ class OwnTask:
     role: str
     index: int
     shot: int
-    support: Tensor  # (way * shot, 3, h, w)
+    support: Tensor  # (way * shot, 3, h, w), or features (way * shot, d)
     labels: Tensor  # (way * shot,) on the CPU
-    query: Tensor  # (q, 3, h, w)
+    query: Tensor  # (q, 3, h, w) or (q, d)
     asked: Tensor  # (q,) on the CPU
     way: int
 
 
+def ready(opened: Opened) -> Opened:
+    """The kit as small tasks are tried with it: on features where the last map alone moves."""
+    if not moves_only_the_last_map(opened.kit):
+        return opened
+    kit = on_features(opened.kit)
+    return replace(opened, kit=kit, engine=choose_engine(kit.backbone))
+
+
 def sources(
-    records: Path, split: Split, rule: PixelRule, device: torch.device, names: Sequence[str] = ()
+    records: Path, split: Split, opened: Opened, names: Sequence[str] = (), track: Track = silent
 ) -> list[Source]:
-    """The domains that this split is about, or those named among them, decoded once."""
+    """The domains that this split is about, or those named among them, read once for this kit."""
     found = [
         (domain, part)
         for domain in open_records(records, list(names) or None)
@@ -70,8 +89,15 @@ def sources(
 
     def held(each: tuple[Domain, Split]) -> Source:
         domain, part = each
-        return Source(resident(domain, rule, device, (part,)), part, domain.role)
+        images = resident(domain, opened.rule, opened.device, (part,))
+        return Source(images, part, domain.role)
 
+    if moves_only_the_last_map(opened.kit):
+        backbone, rule = opened.kit.backbone, opened.rule
+        return [
+            Source(featured(domain, rule, backbone, (part,), track=track), part, domain.role)
+            for domain, part in found
+        ]
     with ThreadPoolExecutor(READERS) as pool:
         return list(pool.map(held, found))
 
@@ -89,15 +115,13 @@ def part_of(domain: Domain, split: Split) -> Split | None:
 
 def draw(source: Source, index: int, shot: int, seed: int = 0) -> OwnTask:
     """Task number `index` of a domain; a class gives its queries from what its shots leave."""
-    held = source.held
-    chance = np.random.default_rng([seed, index, shot, *held.name.encode()])
+    held, name = source.held, source.name
+    chance = np.random.default_rng([seed, index, shot, *name.encode()])
     counts = held.spec.images_per_class
     classes = held.spec.splits[source.split]
     able = [c for c in classes if counts[c] >= shot + QUERIES] or [c for c in classes if counts[c] > shot]
     if len(able) < 2:
-        raise FewshiftError(
-            f"{held.name}: fewer than two classes have more than {shot} images: fewer --shots"
-        )
+        raise FewshiftError(f"{name}: fewer than two classes have more than {shot} images: fewer --shots")
     chosen = chance.choice(able, min(WAY, len(able)), replace=False).tolist()
     rows: tuple[list[int], list[int]] = ([], [])
     labels: tuple[list[int], list[int]] = ([], [])
@@ -106,6 +130,6 @@ def draw(source: Source, index: int, shot: int, seed: int = 0) -> OwnTask:
         for kind, part in enumerate((order[:shot], order[shot : shot + QUERIES])):
             rows[kind].extend(part)
             labels[kind].extend([label] * len(part))
-    support, query = (held.images(torch.tensor(part, device=held.device)) for part in rows)
+    support, query = (source.images(part) for part in rows)
     known, asked = (torch.tensor(part) for part in labels)
-    return OwnTask(held.name, source.role, index, shot, support, known, query, asked, len(chosen))
+    return OwnTask(name, source.role, index, shot, support, known, query, asked, len(chosen))
