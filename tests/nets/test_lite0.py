@@ -48,6 +48,14 @@ def test_a_kit_holds_the_fingerprint_and_takes_the_weights_from_the_package(tmp_
 
 
 @installed
+def test_a_kit_in_16_bits_is_still_one_for_the_weights_of_the_package(tmp_path: Path) -> None:
+    kit = bare_kit("lite0")
+    assert kit is not None
+    save_kit(kit, tmp_path / "small.kit", weights_dtype=torch.float16)
+    assert load_kit(tmp_path / "small.kit").backbone.fingerprint() == kit.backbone.fingerprint()
+
+
+@installed
 def test_folded_norms_change_nothing_but_the_time() -> None:
     kit = bare_kit("lite0")
     assert kit is not None

@@ -43,13 +43,14 @@ def save_kit(
     that carries it; None leaves out just those that a package carries. `roots_dtype`, `starts_dtype` and
     `weights_dtype` (float16 or bfloat16) halve preconditioners, starting values and backbone, which are used
     in full precision again. Rounded weights are another backbone: its fingerprint is the one that is kept.
+    Weights that are left out are not rounded.
     """
     backbone = kit.backbone
-    if weights_dtype is not None:
-        backbone = backbone.to(dtype=weights_dtype).to(dtype=backbone.dtype)
     classifier, architecture = kit.classifier, architectures.described(backbone.net)
     if weights is None:
         weights = not architectures.comes_from_a_package(architecture)
+    if weights and weights_dtype is not None:
+        backbone = backbone.to(dtype=weights_dtype).to(dtype=backbone.dtype)
     if weights and architecture is None:
         raise FewshiftError(
             f"a kit can hold the weights of networks that Fewshift can build, not those of "
