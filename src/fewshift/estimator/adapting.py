@@ -22,10 +22,9 @@ from fewshift.estimator.unknown import Familiar, familiar, familiar_from_prototy
 from fewshift.methods.coefficients import named
 from fewshift.methods.rates import Pair
 from fewshift.nets.adapters import LAST
-from fewshift.nets.backbone import CHUNK
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
-from fewshift.nets.last_map import LastMapEngine, body_of, last_map_of
+from fewshift.nets.last_map import LastMapEngine, features_below, last_map_of
 from fewshift.progress import Track, silent
 from fewshift.types import Labelled, Task, TaskParams
 
@@ -133,9 +132,7 @@ def lighter(engine: Engine, task: Task, start: TaskParams) -> tuple[Engine, Task
     backbone = engine.backbone
     if not set(start) <= {LAST} or backbone.sites[-1] != LAST or f"{LAST}.bias" in backbone.frozen:
         return engine, task
-    body = body_of(backbone)
-    with torch.no_grad():
-        features = torch.cat([body(part) for part in torch.split(task.support.images, CHUNK)])
+    features = features_below(backbone)(task.support.images)  # known where coefficients were read off them
     return LastMapEngine(last_map_of(backbone)), Task(Labelled(features, task.support.labels), task.way)
 
 
