@@ -27,7 +27,8 @@ from fewshift.training.classifier import ClassifierLearner, train_classifier
 from fewshift.training.distributed import ALONE, repeat_to_the_bit
 from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.loop import LAST, Learner
-from fewshift.training.preconditioners import PreconditionerLearner, train_preconditioners
+from fewshift.training.preconditioner_learner import PreconditionerLearner
+from fewshift.training.preconditioners import train_preconditioners
 from fewshift.training.tasks import ResidentTasks
 
 pytestmark = [

@@ -12,7 +12,8 @@ from fewshift.nets.backbone import Backbone
 from fewshift.training.distributed import ALONE
 from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.loop import Watch
-from fewshift.training.preconditioners import PreconditionerLearner, train_preconditioners
+from fewshift.training.preconditioner_learner import PreconditionerLearner
+from fewshift.training.preconditioners import train_preconditioners
 from fewshift.training.settings import InnerLevel, PreconditionerSettings
 from fewshift.training.strangers import StrangerTasks, Style, Styles, draw_style, restyled
 from fewshift.training.tasks import ResidentTasks

@@ -19,6 +19,7 @@ from fewshift.nets.backbone import Backbone
 from fewshift.training import journal
 from fewshift.training.checkpoint import load_checkpoint
 from fewshift.training.classifier import ClassifierLearner, train_classifier
+from fewshift.training.classifier_objective import ClassifierObjective
 from fewshift.training.distributed import ALONE
 from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.loop import LAST, LOG
@@ -88,15 +89,15 @@ def test_cross_entropy_alone_needs_no_inner_level(backbone: Backbone, tasks: Res
 def test_the_auxiliary_loss_alone_does_not_know_the_domains(backbone: Backbone, tasks: ResidentTasks) -> None:
     """Two learners, one of which is told wrong domains, learn the same."""
 
-    class Swapped(ClassifierLearner):
+    class Swapped(ClassifierObjective):
         def _judge(self, address: Address, *rest: Tensor) -> object:  # type: ignore[override]
             other = "grey" if address.domain == "red" else "red"
             return super()._judge(replace(address, domain=other), *rest)
 
     settings = classifier_settings(auxiliary=1.0, cross_entropy=False)
-    right = learner_of(backbone, tasks, settings)
-    wrong = Swapped(backbone, right.preconditioners, None, tasks, settings, OneByOne(backbone), ALONE)
-    right.meta_gradients = OneByOne(backbone)
+    way = OneByOne(backbone)
+    right, wrong = (learner_of(backbone, tasks, settings, way) for _ in range(2))
+    wrong.judged = Swapped(wrong.net, backbone, wrong.preconditioners, None, tasks, settings, way)
     for learner in (right, wrong):
         learner.update(0)
     assert all(torch.equal(w, wrong.weights[name]) for name, w in right.weights.items())
@@ -122,7 +123,7 @@ def test_gradients_equal_finite_differences(tasks: ResidentTasks, with_starts: b
     address = Address(3, "grey", "train", 1)
 
     def objective() -> Tensor:
-        (judged,) = learner._judged([address])
+        (judged,) = learner.judged([address])
         return judged.objective
 
     bias = learner.net.head.bias

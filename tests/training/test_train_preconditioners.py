@@ -27,7 +27,8 @@ from fewshift.training.metagradients import (
     MetaGradients,
     OneByOne,
 )
-from fewshift.training.preconditioners import PreconditionerLearner, train_preconditioners
+from fewshift.training.preconditioner_learner import PreconditionerLearner
+from fewshift.training.preconditioners import train_preconditioners
 from fewshift.training.settings import InnerLevel, PreconditionerSettings
 from fewshift.training.tasks import ResidentTasks
 from fewshift.types import Address, Episode

@@ -17,14 +17,14 @@ from patterns import (
 )
 from safetensors.torch import save_file
 
+from fewshift.nets.tensor_file import join
 from fewshift.training.augment import Augmentation
 from fewshift.training.backbone import BackboneLearner, train_backbone
 from fewshift.training.classifier import ClassifierLearner
 from fewshift.training.distributed import joined
 from fewshift.training.loop import Watch
 from fewshift.training.metagradients import OneByOne
-from fewshift.training.named import joined as flat
-from fewshift.training.preconditioners import PreconditionerLearner
+from fewshift.training.preconditioner_learner import PreconditionerLearner
 from fewshift.training.tasks import ResidentTasks
 
 
@@ -57,7 +57,7 @@ def main(out: Path) -> None:
             assert checked is not None
             metrics[f"metrics/{name}/validation"] = torch.tensor(checked.score)
         weights = {
-            **{f"roots/{name}": root for name, root in flat(first.roots).items()},
+            **{f"roots/{name}": root for name, root in join(first.roots).items()},
             **{f"classifier/{name}": weight.detach() for name, weight in second.weights.items()},
             **{
                 f"model/{name}": w.contiguous()

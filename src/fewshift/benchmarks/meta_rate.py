@@ -21,7 +21,7 @@ from fewshift.nets.backbone import freeze
 from fewshift.nets.precision import DEFAULT, Precision
 from fewshift.training.distributed import ALONE
 from fewshift.training.fastest import best_meta_gradients
-from fewshift.training.preconditioners import PreconditionerLearner
+from fewshift.training.preconditioner_learner import PreconditionerLearner
 from fewshift.training.settings import InnerLevel, PreconditionerSettings
 from fewshift.training.tasks import ResidentTasks
 

@@ -7,7 +7,7 @@ validation is nearest-centroid accuracy on VALID tasks, as published.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from fewshift.nets.tensor_file import join, part
 from fewshift.progress import Track, silent
 from fewshift.training.augment import augment, draw
 from fewshift.training.batches import image_stream
-from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
+from fewshift.training.checkpoint import copy_into, identity_of, optimizer_tensors, restore_optimizer
 from fewshift.training.distill import Teacher
 from fewshift.training.distributed import ALONE, Team, share_batch_norms
 from fewshift.training.heads import memory_layout, new_multi_head, summed_cross_entropy
@@ -116,8 +116,6 @@ class BackboneLearner:
         tasks = validation_addresses(
             self.kind, self.settings.seed, self.tasks, "valid", self.settings.validation_tasks
         )
-        if not tasks:
-            return None
         net = self.model.net.eval()
         return by_domain(
             tasks, lambda address: centroid_accuracy(net, self.tasks.episode(address)), self.device, self.team
@@ -177,12 +175,13 @@ def train_backbone(
     `protocol` is that of the VALID tasks. The best validated state is returned.
     """
     learner = BackboneLearner(domains, settings, teachers or {}, protocol, team)
-    chosen = {k: v for k, v in asdict(settings).items() if k not in {"updates", "validation_tasks"}}
     taught = {
         name: fingerprint({"net": named_tensors(t.net), "head": named_tensors(t.head)})
         for name, t in (teachers or {}).items()
     }
-    identity = {"settings": chosen, "tasks": learner.tasks.identity(), "teachers": taught}
+    identity = identity_of(
+        settings, "updates", "validation_tasks", tasks=learner.tasks.identity(), teachers=taught
+    )
     outcome = run(
         learner,
         folder,

@@ -8,7 +8,7 @@ which a norm's scale is pulled towards 1. The decay here is twice the published 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -21,7 +21,7 @@ from fewshift.nets.set_encoder import DatasetClassifier
 from fewshift.nets.tensor_file import join, part
 from fewshift.progress import Track, silent
 from fewshift.training.augment import Augmentation
-from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
+from fewshift.training.checkpoint import copy_into, identity_of, optimizer_tensors, restore_optimizer
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.domain_sets import Sets, domain_sets
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
@@ -159,11 +159,10 @@ def train_blender(
 ) -> TrainedBlender:
     """Learn to tell these domains apart, on their TRAIN images."""
     learner = BlenderLearner(domains, settings, team)
-    chosen = {k: v for k, v in asdict(settings).items() if k not in {"updates", "validation_sets"}}
     outcome = run(
         learner,
         folder,
-        identity={"settings": chosen, "tasks": learner.tasks.identity()},
+        identity=identity_of(settings, "updates", "validation_sets", tasks=learner.tasks.identity()),
         updates=settings.updates,
         watch=watch,
         resume=resume,

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from fewshift.errors import FewshiftError
-from fewshift.nets.tensor_file import Kind, read_tensors, write_tensors
+from fewshift.nets.tensor_file import Kind, part, read_tensors, write_tensors
 
 RUN = Kind("training state", "fewshift-run", version=1)
 
@@ -41,6 +41,12 @@ class Checkpoint:
     best: Best | None = None
     stale: int = 0  # validations since the best one
     skipped: int = 0  # tasks left out because a number in them was not finite
+
+
+def identity_of(settings: Any, *free: str, **more: Any) -> dict[str, Any]:
+    """What decides a run's numbers: its settings but for those that may differ, data and frozen weights."""
+    chosen = {name: value for name, value in asdict(settings).items() if name not in free}
+    return {"settings": chosen, **more}
 
 
 def save_checkpoint(path: Path, state: Checkpoint) -> None:
@@ -88,6 +94,24 @@ def optimizer_tensors(optimizer: Optimizer, names: list[str]) -> dict[str, Tenso
         for key, value in kept.items()
         if isinstance(value, Tensor)
     }
+
+
+def tensors_of_optimizers(
+    optimizers: Mapping[str, Optimizer], names: Mapping[str, list[str]]
+) -> dict[str, dict[str, Tensor]]:
+    """The same for several optimizers, each under the name of what it moves."""
+    return {
+        f"optimizer of {what}": optimizer_tensors(optimizer, names[what])
+        for what, optimizer in optimizers.items()
+    }
+
+
+def restore_optimizers(
+    optimizers: Mapping[str, Optimizer], names: Mapping[str, list[str]], tensors: Mapping[str, Tensor]
+) -> None:
+    """Put back what `tensors_of_optimizers` took out and a state holds beside other parts."""
+    for what, optimizer in optimizers.items():
+        restore_optimizer(optimizer, names[what], part(tensors, f"optimizer of {what}"))
 
 
 def restore_optimizer(optimizer: Optimizer, names: list[str], tensors: Mapping[str, Tensor]) -> None:

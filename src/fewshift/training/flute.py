@@ -9,7 +9,7 @@ are twice the published ones because those have no half in them. Ours: weights s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -29,7 +29,7 @@ from fewshift.nets.resnet import ResNet18
 from fewshift.nets.tensor_file import join, part
 from fewshift.progress import Track, silent
 from fewshift.training.augment import Augmentation
-from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
+from fewshift.training.checkpoint import copy_into, identity_of, optimizer_tensors, restore_optimizer
 from fewshift.training.cosine_heads import class_means, random_rows
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.domain_sets import domain_sets
@@ -177,8 +177,6 @@ class TemplateLearner:
         tasks = validation_addresses(
             self.kind, self.settings.seed, self.tasks, "valid", self.settings.validation_tasks
         )
-        if not tasks:
-            return None
 
         @torch.no_grad()
         def accuracy_of(address: Address) -> Tensor:
@@ -217,8 +215,8 @@ def train_template(
 ) -> TrainedTemplate:
     """Train a template of the architecture of `like` on these domains' TRAIN classes."""
     learner = TemplateLearner(like, domains, settings, protocol, team)
-    chosen = {k: v for k, v in asdict(settings).items() if k not in {"updates", "validation_tasks"}}
-    identity = {"settings": chosen, "tasks": learner.tasks.identity(), "backbone": like.fingerprint()}
+    data, frozen = learner.tasks.identity(), like.fingerprint()
+    identity = identity_of(settings, "updates", "validation_tasks", tasks=data, backbone=frozen)
     outcome = run(
         learner,
         folder,

@@ -19,14 +19,14 @@ from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.last_map import LastMapEngine, why_not_last_only
 from fewshift.nets.tensor_file import join, part
-from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
+from fewshift.training.checkpoint import copy_into, restore_optimizers, tensors_of_optimizers
 from fewshift.training.distributed import Team
 from fewshift.training.last_map_descent import after_descent, features_of
 from fewshift.training.loop import Metrics, Validation
 from fewshift.training.named import add_where, length, zeros
 from fewshift.training.schedule import cosine_restarts, set_rate
 from fewshift.training.settings import PreconditionerSettings
-from fewshift.training.tasks import TaskSource, task_addresses, validation_addresses
+from fewshift.training.tasks import TaskSource, chosen_tasks, validation_addresses
 from fewshift.training.validation import adapted_accuracy, by_domain
 from fewshift.types import Address
 
@@ -66,15 +66,7 @@ class LastMapLearner:
     def update(self, step: int) -> Metrics:
         """Lines 6 to 12 of Algorithm 1: the mean over a batch of tasks, one optimizer step."""
         settings = self.settings
-        addresses = task_addresses(
-            self.kind,
-            settings.seed,
-            self.tasks.domains,
-            settings.split,
-            step,
-            settings.tasks_per_update,
-            settings.sampling,
-        )
+        addresses = chosen_tasks(self.kind, settings, self.tasks.domains, step)
         summed = {name: zeros(tensors) for name, tensors in self.learned.items()}
         totals = torch.zeros(3, device=self.device)  # loss, accuracy, tasks that count
         for address in self.team.share(addresses):
@@ -113,8 +105,6 @@ class LastMapLearner:
         addresses = validation_addresses(
             self.kind, settings.seed, self.tasks, settings.validation_split, settings.validation_tasks
         )
-        if not addresses:
-            return None
         rates = {self.site: settings.validation_rates[1]}
 
         def accuracy_of(address: Address) -> Tensor:
@@ -127,18 +117,13 @@ class LastMapLearner:
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything learned, and what the optimizers remember of it."""
-        kept = {
-            f"optimizer of {what}": optimizer_tensors(optimizer, self.names[what])
-            for what, optimizer in self.optimizers.items()
-        }
-        return join({**self.learned, **kept})
+        return join({**self.learned, **tensors_of_optimizers(self.optimizers, self.names)})
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Return to a state that `tensors` gave."""
         for name, own in self.learned.items():
             copy_into(own, part(tensors, name))
-        for what, optimizer in self.optimizers.items():
-            restore_optimizer(optimizer, self.names[what], part(tensors, f"optimizer of {what}"))
+        restore_optimizers(self.optimizers, self.names, tensors)
 
     def _first(self) -> dict[str, dict[str, Tensor]]:
         settings, generator = self.settings, torch.Generator().manual_seed(self.settings.seed)

@@ -7,7 +7,7 @@ the prototypes that the head is made of, and the rule through everything it does
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from fewshift.nets.fast_weights import NORMS, FastNet, Norm, fast_net
 from fewshift.nets.kit import Part
 from fewshift.nets.tensor_file import join, part
 from fewshift.progress import Track, silent
+from fewshift.training.checkpoint import identity_of
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.loop import Outcome, Validation, Watch, run
 from fewshift.training.named import owned
@@ -165,8 +166,6 @@ class MamlLearner(TaskLearner):
         addresses = validation_addresses(
             self.kind, settings.seed, self.tasks, settings.validation_split, settings.validation_tasks
         )
-        if not addresses:
-            return None
         with torch.no_grad():
             weights, update = self.meta.weights(self.weights), self.meta.update(self.weights)
 
@@ -195,8 +194,8 @@ def train_maml(
 ) -> TrainedMaml:
     """Meta-train a backbone's weights and a rule. The best validated state is returned."""
     learner = MamlLearner(backbone, tasks, settings, team)
-    chosen = {k: v for k, v in asdict(settings).items() if k not in {"updates", "validation_tasks"}}
-    identity = {"settings": chosen, "tasks": tasks.identity(), "backbone": backbone.fingerprint()}
+    data, frozen = tasks.identity(), backbone.fingerprint()
+    identity = identity_of(settings, "updates", "validation_tasks", tasks=data, backbone=frozen)
     outcome = run(
         learner,
         folder,

@@ -8,7 +8,7 @@ gains; tri-M adds the gate's cross-entropy against the task's domain. Neither of
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -23,6 +23,7 @@ from fewshift.nets.kit import Part
 from fewshift.nets.modulators import CODE, CnapsModulator, Modulation, TriMModulator, gain_penalty
 from fewshift.nets.tensor_file import part
 from fewshift.progress import Track, silent
+from fewshift.training.checkpoint import identity_of
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.loop import Outcome, Watch, run
 from fewshift.training.task_learner import Judged, TaskLearner, TaskSettings
@@ -107,8 +108,8 @@ def train_modulator(
     judge = task_judge(film, modulator, tasks.domains, settings)
     numbers = ("cross_entropy",) if which == "cnaps" else ("cross_entropy", "gate", "domain_accuracy")
     learner = TaskLearner(which, dict(modulator.named_parameters()), judge, numbers, tasks, settings, team)
-    chosen = {k: v for k, v in asdict(settings).items() if k not in {"updates", "validation_tasks"}}
-    identity = {"settings": chosen, "tasks": tasks.identity(), "backbone": backbone.fingerprint()}
+    data, frozen = tasks.identity(), backbone.fingerprint()
+    identity = identity_of(settings, "updates", "validation_tasks", tasks=data, backbone=frozen)
     outcome = run(
         learner,
         folder,

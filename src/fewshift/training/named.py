@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
+from fewshift.nets.tensor_file import join
+
 
 def owned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copies that an optimizer may change."""
@@ -24,15 +26,10 @@ def square_zeros(like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.new_zeros(len(tensor), len(tensor)) for name, tensor in like.items()}
 
 
-def joined(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """`domain/site` -> tensor, from domain -> site -> tensor."""
-    return {f"{domain}/{site}": t for domain, sites in parts.items() for site, t in sites.items()}
-
-
 def stacked(
     tensors: Mapping[str, Tensor], domains: Iterable[str], sites: Iterable[str]
 ) -> dict[str, Tensor]:  # site -> (K, ...)
-    """What `joined` made, with the domains of a site in one tensor."""
+    """What `join` made of domains, with the domains of a site in one tensor."""
     return {site: torch.stack([tensors[f"{domain}/{site}"] for domain in domains]) for site in sites}
 
 
@@ -51,7 +48,7 @@ def add_where(usable: Tensor, totals: Mapping[str, Tensor], values: Mapping[str,
 def fingerprint(parts: Mapping[str, Mapping[str, Tensor]]) -> str:
     """A short hash of names and values, the same on every device."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(joined(parts).items()):
+    for name, tensor in sorted(join(parts).items()):
         digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
         digest.update(tensor.detach().to("cpu", torch.float32).contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]

@@ -14,7 +14,7 @@ tasks are the protocol's (there always 5-way 1-shot), the best validated policy 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -31,11 +31,11 @@ from fewshift.nets.engine import Engine
 from fewshift.nets.policy import AdapterPolicy, Decision, configured, new_policy
 from fewshift.nets.tensor_file import join, part
 from fewshift.progress import Track, silent
-from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
+from fewshift.training.checkpoint import copy_into, identity_of, optimizer_tensors, restore_optimizer
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import add_where, length, zeros
-from fewshift.training.tasks import Sampling, TaskSource, task_addresses, validation_addresses
+from fewshift.training.tasks import Sampling, TaskSource, chosen_tasks, validation_addresses
 from fewshift.training.validation import by_domain, centroid_accuracy
 from fewshift.types import Address, Episode, Split, TaskParams
 
@@ -118,15 +118,7 @@ class PolicyLearner:
     def update(self, step: int) -> Metrics:
         """The mean over a batch of tasks, one step of Adam."""
         settings = self.settings
-        addresses = task_addresses(
-            self.kind,
-            settings.seed,
-            self.tasks.domains,
-            settings.split,
-            step,
-            settings.tasks_per_update,
-            settings.sampling,
-        )
+        addresses = chosen_tasks(self.kind, settings, self.tasks.domains, step)
         summed = zeros(self.weights)
         totals = torch.zeros(len(NUMBERS) + 1, device=self.device)  # the numbers, tasks that count
         for address in self.team.share(addresses):
@@ -156,8 +148,6 @@ class PolicyLearner:
         addresses = validation_addresses(
             self.kind, settings.seed, self.tasks, settings.validation_split, settings.validation_tasks
         )
-        if not addresses:
-            return None
 
         def accuracy_of(address: Address) -> Tensor:
             episode = self.tasks.episode(address)
@@ -221,11 +211,8 @@ def train_policy(
 ) -> TrainedPolicy:
     """Train a policy. The best validated one is returned; `folder` keeps the log and the checkpoints."""
     learner = PolicyLearner(backbone, tasks, settings, team)
-    identity = {
-        "settings": {k: v for k, v in asdict(settings).items() if k != "updates"},
-        "tasks": tasks.identity(),
-        "backbone": backbone.fingerprint(),
-    }
+    data, frozen = tasks.identity(), backbone.fingerprint()
+    identity = identity_of(settings, "updates", tasks=data, backbone=frozen)
     outcome = run(
         learner,
         folder,

@@ -7,7 +7,7 @@ state is used (confirmed from code).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -20,6 +20,7 @@ from fewshift.nets.extractors import Extractors
 from fewshift.nets.kit import Part
 from fewshift.nets.tensor_file import part
 from fewshift.progress import Track, silent
+from fewshift.training.checkpoint import identity_of
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.loop import Outcome, Watch, run
 from fewshift.training.named import fingerprint
@@ -107,13 +108,10 @@ def train_selector(
         return Judged(entropy + settings.penalty * apart, logits, {"cross_entropy": entropy, "apart": apart})
 
     learner = TaskLearner("selector", weights, judge, ("cross_entropy", "apart"), tasks, settings, team)
-    identity = {
-        "settings": {k: v for k, v in asdict(settings).items() if k not in {"updates", "validation_tasks"}},
-        "tasks": tasks.identity(),
-        "extractors": fingerprint(
-            {d: b.frozen for d, b in zip(extractors.domains, extractors.backbones, strict=True)}
-        ),
-    }
+    frozen = {d: b.frozen for d, b in zip(extractors.domains, extractors.backbones, strict=True)}
+    identity = identity_of(
+        settings, "updates", "validation_tasks", tasks=tasks.identity(), extractors=fingerprint(frozen)
+    )
     outcome = run(
         learner,
         folder,

@@ -119,8 +119,6 @@ class TaskLearner:
         addresses = validation_addresses(
             self.kind, settings.seed, self.tasks, settings.validation_split, settings.validation_tasks
         )
-        if not addresses:
-            return None
 
         @torch.no_grad()
         def accuracy_of(address: Address) -> Tensor:

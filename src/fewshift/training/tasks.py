@@ -124,6 +124,37 @@ class ResidentTasks:
         }
 
 
+class TaskChoice(Protocol):
+    """The settings that say which tasks a step learns from."""
+
+    @property
+    def seed(self) -> int:
+        """Decides the tasks."""
+        ...
+
+    @property
+    def split(self) -> Split:
+        """Whose classes they are made of."""
+        ...
+
+    @property
+    def tasks_per_update(self) -> int:
+        """How many there are a step."""
+        ...
+
+    @property
+    def sampling(self) -> Sampling:
+        """How their domains are chosen."""
+        ...
+
+
+def chosen_tasks(stage: str, settings: TaskChoice, domains: Sequence[str], step: int) -> list[Address]:
+    """The tasks of one step as a run's settings choose them."""
+    return task_addresses(
+        stage, settings.seed, domains, settings.split, step, settings.tasks_per_update, settings.sampling
+    )
+
+
 def task_addresses(
     stage: str, seed: int, domains: Sequence[str], split: Split, step: int, count: int, sampling: Sampling
 ) -> list[Address]:

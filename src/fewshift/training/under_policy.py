@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.loop import Watch, run
 from fewshift.training.metagradients import Job, MetaGradients
 from fewshift.training.named import fingerprint, stacked
-from fewshift.training.preconditioners import PreconditionerLearner, TrainedPreconditioners
+from fewshift.training.preconditioner_learner import PreconditionerLearner
+from fewshift.training.preconditioners import TrainedPreconditioners, preconditioner_identity
 from fewshift.training.settings import InnerLevel, PreconditionerSettings
 from fewshift.training.tasks import TaskSource
 from fewshift.types import Task, TaskParams
@@ -130,11 +131,8 @@ def train_preconditioners_under(
     under = UnderPolicy(backbone, policy, meta_gradients or best_meta_gradients(backbone))
     learner = PreconditionerLearner(backbone, tasks, settings, under, team)
     learner.engine = ConfiguredEngine(choose_engine(backbone), policy)
-    chosen = {k: v for k, v in asdict(settings).items() if k not in {"updates", "spectrum_every"}}
     identity = {
-        "settings": chosen,
-        "tasks": tasks.identity(),
-        "backbone": backbone.fingerprint(),
+        **preconditioner_identity(settings, tasks, backbone),
         PART: fingerprint({PART: policy.state_dict()}),
     }
     outcome = run(

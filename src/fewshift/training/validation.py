@@ -20,8 +20,10 @@ CHUNK = 512  # images a pass
 
 def by_domain(
     addresses: Sequence[Address], accuracy_of: Callable[[Address], Tensor], device: torch.device, team: Team
-) -> Validation:
-    """Mean accuracy a domain, and their mean as the score; the tasks are shared among the processes."""
+) -> Validation | None:
+    """Mean accuracy a domain, and their mean as the score; None without tasks. The processes share them."""
+    if not addresses:
+        return None
     domains = list(dict.fromkeys(address.domain for address in addresses))
     sums = torch.zeros(len(domains), 2, dtype=torch.float64, device=device)
     for address in team.share(addresses):
