@@ -1,5 +1,6 @@
 """Shared fixtures: where development data lie, one thread a test process, the same examples every time."""
 
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -16,6 +17,13 @@ hypothesis.settings.load_profile("same every time")
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)  # tests run in parallel processes
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ctrl_c_is_heard() -> None:
+    """A shell starts what runs in the background deaf to Ctrl-C, and commands under test would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
