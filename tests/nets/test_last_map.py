@@ -8,11 +8,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fewshift.core.descent import descend
+from fewshift.core.losses import inner_objective
 from fewshift.core.updates import Adadelta, Preconditioned, Update
 from fewshift.nets.any_module import backbone_from
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.engine import PlainEngine
-from fewshift.nets.last_map import LastMapEngine, Remembered, below_last, last_map_of
+from fewshift.nets.last_map import (
+    LastMapEngine,
+    Remembered,
+    below_last,
+    closed_space,
+    descend_on_features,
+    last_map_of,
+)
 from fewshift.types import Labelled, Task
 
 MATRIX = torch.eye(8, dtype=torch.float64) + 0.3 * torch.ones(8, 8, dtype=torch.float64)
@@ -83,3 +92,34 @@ def test_an_engine_that_was_used_can_be_copied_and_sent_to_a_process(
     found = another(engine)
     assert found.backbone is not engine.backbone
     assert torch.equal(found.embed({}, images), wanted)
+
+
+FEW = 0.3 * torch.randn(3, 64, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+MANY = torch.randn(64, 64, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+MATRICES = {  # and the dimensions of the space that 5 images stay in; None: it is not looked for
+    "plain": (None, 5),
+    "low rank": (1.3 * torch.eye(64, dtype=torch.float64) + FEW.mT @ FEW, 5 + 16),
+    "full rank": (torch.eye(64, dtype=torch.float64) + 0.05 * MANY.mT @ MANY, None),
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_descent_in_a_small_space_equals_descent_in_all_of_it(name: str) -> None:
+    matrix, wanted = MATRICES[name]
+    chance = torch.Generator().manual_seed(5)
+    features = torch.randn(5, 64, generator=chance, dtype=torch.float64)
+    start = torch.eye(64, dtype=torch.float64) + 0.1 * MANY
+    basis = closed_space(features @ start.mT, matrix)
+    assert (None if basis is None else basis.shape[1]) == wanted
+    task = Task(Labelled(features, torch.tensor([0, 0, 1, 1, 1])), 2)
+    update = Preconditioned(None if matrix is None else {"last": matrix}, {"last": 0.8})
+    found = descend_on_features(task, "last", start, update, 6)
+    plain = descend(inner_objective(lambda p, x: x @ p["last"].mT, task), {"last": start}, update, 6)
+    torch.testing.assert_close(found.losses, plain.losses, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.params["last"], plain.params["last"], rtol=0, atol=1e-12)
+    assert float(found.losses[-1]) < float(found.losses[0])
+
+
+def test_too_many_images_for_a_small_space() -> None:
+    assert closed_space(torch.randn(49, 64), None) is None
+    assert closed_space(torch.randn(48, 64), None) is not None
