@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 
 M = TypeVar("M", bound=nn.Module)
+DRAWS = (Tensor.normal_, Tensor.uniform_)
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Leaves out what initialisers draw: on a tensor without values it would import torch's compiler."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return args[0] if func in DRAWS else func(*args, **(kwargs or {}))
 
 
 def loaded(make: Callable[[], M], tensors: Mapping[str, Tensor], backbone: Backbone, what: str) -> M:
@@ -19,7 +30,7 @@ def loaded(make: Callable[[], M], tensors: Mapping[str, Tensor], backbone: Backb
 
     Nothing is drawn or copied: the module holds the part's own tensors where their type is the backbone's.
     """
-    with torch.device("meta"):
+    with torch.device("meta"), _NothingDrawn():
         module = make()
     values = {name: tensor.to(backbone.device, backbone.dtype) for name, tensor in tensors.items()}
     try:

@@ -80,8 +80,9 @@ class TriMStage(nn.Module):
         self.asking = nn.Linear(code, width)
         self.specific = nn.Parameter(_normal(0.01, quantities, domains, channels))
         # of a block: scale and shift of its first norm, then of its second
-        spreads = [0.2 if place % 4 < 2 else 0.1 for place in range(quantities)]
-        self.cooperative = nn.Parameter(torch.stack([_normal(std, domains, channels) for std in spreads]))
+        self.cooperative = nn.Parameter(torch.empty(quantities, domains, channels))
+        for place, values in enumerate(self.cooperative.detach()):
+            values.normal_(0, 0.2 if place % 4 < 2 else 0.1)
         self.within = AttentionSideBySide(quantities, channels, channels, width, min(channels // 32, 3))
         self.across = AttentionSideBySide(quantities, width, width, channels, channels // 32)
         self.gain = nn.Parameter(_normal(GAIN, quantities, channels))
@@ -146,6 +147,4 @@ def by_site(names: list[list[str]], values: list[Tensor]) -> TaskParams:  # (qua
 
 
 def _normal(std: float, *shape: int) -> Tensor:
-    """Normal numbers; on the meta device none, where drawing them would first import torch's compiler."""
-    values = torch.empty(shape)
-    return values if values.is_meta else values.normal_(0, std)
+    return torch.empty(shape).normal_(0, std)
