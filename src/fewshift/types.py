@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from torch import Tensor
+if TYPE_CHECKING:  # a process that only reads images does without torch, which takes seconds and 150 MiB
+    from torch import Tensor
 
 Split: TypeAlias = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
-Weights: TypeAlias = Mapping[str, Tensor]  # a frozen network, by parameter name
-TaskParams: TypeAlias = dict[str, Tensor]  # theta: site -> (m, n)
-Preconditioner: TypeAlias = dict[str, Tensor]  # P: site -> (m, m), symmetric positive definite
+Weights: TypeAlias = "Mapping[str, Tensor]"  # a frozen network, by parameter name
+TaskParams: TypeAlias = "dict[str, Tensor]"  # theta: site -> (m, n)
+Preconditioner: TypeAlias = "dict[str, Tensor]"  # P: site -> (m, m), symmetric positive definite
 Rates: TypeAlias = Mapping[str, float]  # step size: site -> beta
-Features: TypeAlias = Callable[[TaskParams, Tensor], Tensor]  # (theta, images) -> (n, d)
-Predictor: TypeAlias = Callable[[Tensor], Tensor]  # images -> logits (n, way)
-Design: TypeAlias = Callable[[Tensor], Tensor]  # roots (..., r, m) -> matrices (..., m, m)
+Features: TypeAlias = "Callable[[TaskParams, Tensor], Tensor]"  # (theta, images) -> (n, d)
+Predictor: TypeAlias = "Callable[[Tensor], Tensor]"  # images -> logits (n, way)
+Design: TypeAlias = "Callable[[Tensor], Tensor]"  # roots (..., r, m) -> matrices (..., m, m)
 
 
 @dataclass(frozen=True, slots=True)

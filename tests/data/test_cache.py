@@ -29,7 +29,7 @@ from fewshift.data.cache import (
 from fewshift.data.cache import build as building
 from fewshift.data.domain import Domain, Item, Pixels
 from fewshift.data.episodes import episodes
-from fewshift.data.pixels import PROTOCOL_84, PROTOCOL_84_ROUNDED, practical, prepare, prepare_planes
+from fewshift.data.pixels import PROTOCOL_84, PROTOCOL_84_ROUNDED, practical, prepare, prepare_planes_into
 from fewshift.data.protocol import Protocol
 from fewshift.data.records_folder import open_domain
 from fewshift.errors import DataError
@@ -116,7 +116,9 @@ def test_batches_of_one_shape_are_the_images(domain: Domain, tmp_path: Path) -> 
             assert np.array_equal(levels, images[place].transpose(2, 0, 1))
     assert sorted(seen) == list(range(70))
     for rule in (PROTOCOL_84, PROTOCOL_84_ROUNDED):
-        assert torch.equal(prepare_planes(source.read_planes(items), 70, rule), prepare(images, rule))
+        found = np.empty((70, 3, 84, 84), np.float32)
+        prepare_planes_into(found, source.read_planes(items), rule)
+        assert torch.equal(torch.from_numpy(found), prepare(images, rule))
     assert list(source.read_planes([])) == []
     with pytest.raises(IndexError, match="no such image"):
         list(source.read_planes([(0, IMAGES)]))

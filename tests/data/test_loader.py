@@ -199,8 +199,7 @@ def test_impossible_settings_are_refused(read: EpisodeReader, workers: int, ahea
 
 
 def workers_of(process: psutil.Process) -> list[psutil.Process]:
-    """Without Python's own tracker of resources, which stays."""
-    return [child for child in process.children() if "spawn_main" in " ".join(child.cmdline())]
+    return [child for child in process.children() if "reading_worker" in " ".join(child.cmdline())]
 
 
 @pytest.mark.slow

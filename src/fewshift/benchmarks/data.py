@@ -5,13 +5,15 @@
 RECORDS is a folder of converted domains. Prints one JSON object. The streaming reader is what PyPI `tfrecord`
 offers: go through the file of every class of the task up to the last record that is wanted, keep the planned
 ones, decode them with Pillow, resize them with PyTorch; it works on one core. The others read ahead with two
-threads. The readers take turns, a few tasks of every domain at a time and every turn thrice, of which the
-quickest counts: what else the machine does meets all of them and is mostly left out. The processor's time is
-told as well, because other work changes it less.
+workers, as every command does. The readers take turns, a few tasks of every domain at a time and every turn
+thrice, of which the quickest counts: what else the machine does meets all of them and is mostly left out. The
+processor's time is told as well, because other work changes it less. Time and memory are those of all
+processes together; memory that they share counts once.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import platform
@@ -34,7 +36,7 @@ from torch import Tensor
 
 from fewshift.data.cache import build_cache, open_cached, protocol_rule
 from fewshift.data.domain import Domain, Item, Pixels
-from fewshift.data.episodes import reader
+from fewshift.data.episodes import EpisodeReader
 from fewshift.data.loader import prefetch
 from fewshift.data.pixels import PixelRule
 from fewshift.data.plan import TaskPlan, plans
@@ -104,8 +106,8 @@ def _rounds(domains: Iterable[Domain], tasks: int) -> list[list[TaskPlan]]:
 def _read_ahead(
     domains: dict[str, Domain], rules: dict[str, PixelRule], todo: Sequence[TaskPlan]
 ) -> Iterator[Tensors]:
-    readers = {name: reader([domain], rules[name]) for name, domain in domains.items()}
-    for episode in prefetch(lambda plan: readers[plan.address.domain](plan), todo, workers=WORKERS):
+    read = EpisodeReader(domains, own_rules=rules)
+    for episode in prefetch(read, todo, workers=WORKERS):
         yield episode.task.support.images, episode.query.images
 
 
@@ -173,21 +175,27 @@ def _take_turns(
 
 
 def _seconds(read: Read, todo: Sequence[TaskPlan]) -> tuple[float, float]:
-    begin, begin_busy = time.perf_counter(), time.process_time()
+    begin, begin_busy = time.perf_counter(), _busy()
     for _ in read(todo):
         pass
-    return time.perf_counter() - begin, time.process_time() - begin_busy
+    return time.perf_counter() - begin, _busy() - begin_busy
+
+
+def _busy() -> float:
+    """Seconds of processor time that this process and its children have used."""
+    children = [child.cpu_times() for child in psutil.Process().children()]
+    return time.process_time() + sum(float(used.user + used.system) for used in children)
 
 
 def _memory_growth(read: Read, rounds: Sequence[list[TaskPlan]]) -> int:
-    """Bytes by which the process grows, at its largest, while all rounds are read."""
-    process, stop = psutil.Process(), threading.Event()
-    before = peak = process.memory_info().rss
+    """Bytes by which all processes together grow, at their largest, while all rounds are read."""
+    stop = threading.Event()
+    before = peak = _resident()
 
     def watch() -> None:
         nonlocal peak
         while not stop.wait(0.005):
-            peak = max(peak, process.memory_info().rss)
+            peak = max(peak, _resident())
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -197,7 +205,17 @@ def _memory_growth(read: Read, rounds: Sequence[list[TaskPlan]]) -> int:
     finally:
         stop.set()
         watcher.join()
-    return int(peak - before)
+    return peak - before
+
+
+def _resident() -> int:
+    """Memory of this process and its children; what they share counts once where the system can tell."""
+    total = 0
+    for process in (psutil.Process(), *psutil.Process().children()):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            full = process.memory_full_info()
+            total += getattr(full, "pss", full.rss)
+    return total
 
 
 def result(

@@ -11,11 +11,13 @@ import math
 import mmap
 import threading
 import weakref
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 STEP = 4 * 2**20  # floats: 16 MiB; buffers come in multiples of it, so that one fits many tasks
 KEPT = 160 * 2**20  # bytes: memory is kept for later only while all of it, in use and waiting, is less
@@ -31,6 +33,8 @@ def lease(*shape: int) -> tuple[NDArray[np.float32], Tensor]:
     The memory is taken back when the tensor and everything that shares its storage is gone; the array must
     not be kept longer than that.
     """
+    import torch  # here, so that processes that only read images do without
+
     size = math.prod(shape)
     if size < STEP // 4:
         small = np.empty(shape, np.float32)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, runtime_checkable
 from typing import Protocol as Interface
-from typing import runtime_checkable
 
-import torch
-from torch import Tensor
-
+from fewshift.data.buffers import lease
 from fewshift.data.domain import Domain, ImageSource, Item
-from fewshift.data.pixels import PROTOCOL_84, PixelRule, Planes, prepare, prepare_planes
+from fewshift.data.pixels import PROTOCOL_84, PixelRule, Planes, prepare_into, prepare_planes_into
 from fewshift.data.plan import TaskPlan, describe, plans
 from fewshift.data.protocol import Protocol
+from fewshift.data.resize import Floats
 from fewshift.errors import DataError, FewshiftError
 from fewshift.types import Episode, Labelled, Split, Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -29,16 +31,33 @@ class EpisodeReader:
     domains: Mapping[str, Domain]
     rule: PixelRule = PROTOCOL_84
     reveal_seen: bool = False
+    own_rules: Mapping[str, PixelRule] = field(default_factory=dict)  # of domains that differ from the others
 
     def __call__(self, plan: TaskPlan) -> Episode:
         """The task with its pixels."""
+        return load_episode(self.domain(plan), plan, self.rule_of(plan), reveal_seen=self.reveal_seen)
+
+    def rule_of(self, plan: TaskPlan) -> PixelRule:
+        """How the images of this task are prepared."""
+        return self.own_rules.get(plan.address.domain, self.rule)
+
+    def domain(self, plan: TaskPlan) -> Domain:
+        """The domain of this task."""
         domain = self.domains.get(plan.address.domain)
         if domain is None:
             raise FewshiftError(
                 f"{describe(plan.address)} cannot be read from {', '.join(self.domains) or 'no domains'}: "
                 "give its own domain too"
             )
-        return load_episode(domain, plan, self.rule, reveal_seen=self.reveal_seen)
+        return domain
+
+    def read_into(self, support: Floats, query: Floats, plan: TaskPlan) -> None:  # (n, 3, size, size) each
+        """The pixels alone, written to memory that somebody else keeps."""
+        _read_into(support, query, self.domain(plan), plan, self.rule_of(plan))
+
+    def episode(self, plan: TaskPlan, support: Tensor, query: Tensor) -> Episode:
+        """The task, of pixels that have been read."""
+        return _episode(self.domain(plan), plan, support, query, self.reveal_seen)
 
 
 def reader(
@@ -54,20 +73,31 @@ def load_episode(
     """The task with its pixels, grouped by class in the order of the labels; an error names the address."""
     if domain.name != plan.address.domain:
         raise ValueError(f"{describe(plan.address)} cannot be read from {domain.name}")
-    support, query = _items(plan.class_ids, plan.support), _items(plan.class_ids, plan.query)
+    (support, support_images), (query, query_images) = (
+        lease(sum(map(len, images)), 3, rule.size, rule.size) for images in (plan.support, plan.query)
+    )
+    _read_into(support, query, domain, plan, rule)
+    return _episode(domain, plan, support_images, query_images, reveal_seen)
+
+
+def _read_into(support: Floats, query: Floats, domain: Domain, plan: TaskPlan, rule: PixelRule) -> None:
+    items = [_items(plan.class_ids, images) for images in (plan.support, plan.query)]
     try:
-        support_images, query_images = _images(domain.source, support, query, rule)
+        _write_images([support, query], items, domain.source, rule)
     except (FewshiftError, OSError) as problem:
         raise DataError(f"{describe(plan.address)}: {problem}") from problem
     except Exception as problem:
         raise RuntimeError(f"{describe(plan.address)}: {type(problem).__name__}: {problem}") from problem
+
+
+def _episode(domain: Domain, plan: TaskPlan, support: Tensor, query: Tensor, reveal_seen: bool) -> Episode:
     return Episode(
         task=Task(
-            support=Labelled(support_images, _labels(plan.support)),
+            support=Labelled(support, _labels(plan.support)),
             way=plan.way,
             seen=domain.role == "seen" if reveal_seen else None,
         ),
-        query=Labelled(query_images, _labels(plan.query)),
+        query=Labelled(query, _labels(plan.query)),
         address=plan.address,
         class_ids=plan.class_ids,
     )
@@ -97,18 +127,22 @@ class _PlaneSource(Interface):
         ...
 
 
-def _images(
-    source: ImageSource, support: list[Item], query: list[Item], rule: PixelRule
-) -> tuple[Tensor, Tensor]:
+def _write_images(
+    out: Sequence[Floats], items: Sequence[list[Item]], source: ImageSource, rule: PixelRule
+) -> None:
+    """Support and query, each to its own memory."""
     if rule.kind == "protocol" and isinstance(source, _PlaneSource):
-        return (
-            prepare_planes(source.read_planes(support), len(support), rule),
-            prepare_planes(source.read_planes(query), len(query), rule),
-        )
-    images = source.read([*support, *query])
-    if len(images) != len(support) + len(query):
-        raise RuntimeError(f"its source gave {len(images)} images for {len(support) + len(query)} places")
-    return prepare(images[: len(support)], rule), prepare(images[len(support) :], rule)
+        for images, wanted in zip(out, items, strict=True):
+            prepare_planes_into(images, source.read_planes(wanted), rule)
+        return
+    together = [item for wanted in items for item in wanted]
+    found = source.read(together)
+    if len(found) != len(together):
+        raise RuntimeError(f"its source gave {len(found)} images for {len(together)} places")
+    first = 0
+    for images in out:
+        prepare_into(images, found[first : first + len(images)], rule)
+        first += len(images)
 
 
 def _items(class_ids: Sequence[int], images: Sequence[Sequence[int]]) -> list[Item]:
@@ -116,5 +150,7 @@ def _items(class_ids: Sequence[int], images: Sequence[Sequence[int]]) -> list[It
 
 
 def _labels(images: Sequence[Sequence[int]]) -> Tensor:  # (n,) int64
+    import torch  # here, so that processes that only read images do without
+
     counts = torch.tensor([len(indices) for indices in images])
     return torch.repeat_interleave(torch.arange(len(images)), counts)

@@ -1,29 +1,31 @@
 """Reading ahead: tasks equal to the serial ones, in the same order, while the consumer works.
 
-Threads are the default: decoding, resizing and copying release the interpreter's lock. Processes are for
-sources written in plain Python; they start slowly, need a source that can be pickled, and copy every task.
+Tasks that come from files are read by processes, which write them into shared memory: threads would wait for
+the interpreter's lock a few hundred times a task. All others are read by threads, since whoever made their
+source may not have thought of other processes.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Literal, TypeAlias
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, TypeAlias
 
 import torch
 
+from fewshift.data.cache import CachedSource
+from fewshift.data.episodes import EpisodeReader
+from fewshift.data.folder import FolderSource
 from fewshift.data.plan import TaskPlan
+from fewshift.data.reading_processes import CannotStart, Read, processes
+from fewshift.data.records import RecordSource
 from fewshift.errors import FewshiftError
-from fewshift.types import Address, Episode, Labelled, Task
+from fewshift.types import Episode
 
-Read: TypeAlias = Callable[[TaskPlan], Episode]
-Packed: TypeAlias = tuple[Any, ...]
+Submit: TypeAlias = Callable[[TaskPlan], Callable[[], Episode]]
+FILES = (RecordSource, CachedSource, FolderSource)  # sources that are quickly sent and opened again
 
 
 def prefetch(
@@ -32,12 +34,14 @@ def prefetch(
     *,
     workers: int = 2,
     ahead: int | None = None,
-    kind: Literal["threads", "processes"] = "threads",
+    kind: Literal["threads", "processes"] | None = None,
 ) -> Iterator[Episode]:
     """The tasks of these plans in their order, read by `workers` at once; 0 reads them one by one, here.
 
     At most `ahead` tasks (`workers` + 1 unless given) are being read or wait, besides the one the consumer
-    has: a large task of 84 pixels takes 80 MiB. Closing the iterator, Ctrl-C and errors stop all workers.
+    has: a large task of 84 pixels takes 80 MiB, and of large ones processes keep fewer. Closing the iterator,
+    Ctrl-C and errors stop all workers. Without a `kind`, tasks from files are read by processes
+    (until those have started, here), all others by threads. A process needs a reader that can be pickled.
     """
     if workers < 0 or (ahead is not None and ahead < 1):
         raise FewshiftError(
@@ -45,15 +49,27 @@ def prefetch(
         )
     if workers == 0:
         return map(read, plans)
-    pool = _threads if kind == "threads" else _processes
-    return pool(read, iter(plans), workers, workers + 1 if ahead is None else ahead)
+    most = workers + 1 if ahead is None else ahead
+    if kind is None and _from_files(read):
+        return _processes_or_threads(read, iter(plans), workers, most)
+    pool = _processes if kind == "processes" else _threads
+    return pool(read, iter(plans), workers, most)
+
+
+def _from_files(read: Read) -> bool:
+    if os.name != "posix" or not isinstance(read, EpisodeReader):
+        return False
+    return all(isinstance(domain.source, FILES) for domain in read.domains.values())
 
 
 def _threads(read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int) -> Iterator[Episode]:
     try:
         # One thread each inside torch: otherwise the workers would fight over the cores.
         with ThreadPoolExecutor(workers, "fewshift-read", torch.set_num_threads, (1,)) as pool:
-            yield from _in_order(pool, read, plans, ahead, lambda episode: episode)
+            try:
+                yield from _in_order(lambda plan: pool.submit(read, plan).result, plans, ahead)
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
     finally:
         torch.set_num_threads(
             torch.get_num_threads()
@@ -61,91 +77,58 @@ def _threads(read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int) ->
 
 
 def _processes(read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int) -> Iterator[Episode]:
-    context = multiprocessing.get_context("spawn")  # a fork would copy the locks of torch's threads
-    with ProcessPoolExecutor(workers, context, _begin_worker, (read,)) as pool:
-        try:
-            yield from _in_order(pool, _read_packed, plans, ahead, _unpack)
-        except BrokenProcessPool as problem:
-            raise FewshiftError(
-                "a process that reads tasks was ended from outside, or could not start (a script needs its "
-                "`if __name__ == '__main__':`): use fewer workers if memory ran out, or threads"
-            ) from problem
+    with processes(workers) as group:
+        group.use(read)
+        yield from _in_order(group.submit, plans, ahead, group.room)
+
+
+def _processes_or_threads(
+    read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int
+) -> Iterator[Episode]:
+    try:
+        with processes(workers) as group:
+            while not group.ready():
+                try:
+                    plan = next(plans)
+                except StopIteration:
+                    return
+                yield read(plan)
+            group.use(read)
+            yield from _in_order(group.submit, plans, ahead, group.room)
+    except CannotStart:
+        yield from _threads(read, plans, workers, ahead)
 
 
 def _in_order(
-    pool: Executor,
-    work: Callable[[TaskPlan], Any],
-    plans: Iterator[TaskPlan],
-    ahead: int,
-    finish: Callable[[Any], Episode],
+    submit: Submit, plans: Iterator[TaskPlan], ahead: int, room: Callable[[], bool] | None = None
 ) -> Iterator[Episode]:
-    waiting: deque[Future[Any]] = deque()
+    waiting: deque[Callable[[], Episode]] = deque()
     more = True
-    try:
-        while True:
-            while more and len(waiting) < ahead:
-                more = _submit_next(pool, work, plans, waiting)
-            if not waiting:
-                return
-            done = finish(waiting.popleft().result())
-            if more:
-                more = _submit_next(pool, work, plans, waiting)
-            yield done
-            del done  # the consumer may have dropped it, and the next one takes a while
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    while True:
+        while more and len(waiting) < ahead and (not waiting or room is None or room()):
+            more = _submit_next(submit, plans, waiting)
+        if not waiting:
+            return
+        done = waiting.popleft()()
+        if more and (not waiting or room is None):  # else later, when the consumer's last task is gone
+            more = _submit_next(submit, plans, waiting)
+        yield done
+        del done  # the consumer may have dropped it, and the next one takes a while
 
 
-def _submit_next(
-    pool: Executor, work: Callable[[TaskPlan], Any], plans: Iterator[TaskPlan], waiting: deque[Future[Any]]
-) -> bool:
+def _submit_next(submit: Submit, plans: Iterator[TaskPlan], waiting: deque[Callable[[], Episode]]) -> bool:
     """Whether there was a plan. A plan that fails waits for its turn, as it would when read one by one."""
     try:
         plan = next(plans)
     except StopIteration:
         return False
     except Exception as problem:
-        failed: Future[Any] = Future()
-        failed.set_exception(problem)
-        waiting.append(failed)
+        failed = problem  # the name above is gone when this is called
+
+        def fail() -> Episode:
+            raise failed
+
+        waiting.append(fail)
         return False
-    waiting.append(pool.submit(work, plan))
+    waiting.append(submit(plan))
     return True
-
-
-_read_here: Read | None = None  # in a worker process: what it reads tasks with
-
-
-def _begin_worker(read: Read) -> None:
-    global _read_here
-    _read_here = read
-    torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends this one
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: Any) -> None:
-    parent.join()
-    os._exit(1)  # killed parents cannot end their workers
-
-
-def _read_packed(plan: TaskPlan) -> Packed:
-    assert _read_here is not None
-    return _pack(_read_here(plan))
-
-
-def _pack(episode: Episode) -> Packed:
-    """The task as arrays, which go through a pipe: tensors would use shared memory, often a small one."""
-    parts = (episode.task.support, episode.query)
-    arrays = [array for part in parts for array in (part.images.numpy(), part.labels.numpy())]
-    return (*arrays, episode.task.way, episode.task.seen, episode.address, episode.class_ids)
-
-
-def _unpack(packed: Packed) -> Episode:
-    address: Address
-    *arrays, way, seen, address, class_ids = packed
-    support_images, support_labels, query_images, query_labels = map(torch.from_numpy, arrays)
-    task = Task(Labelled(support_images, support_labels), way, seen)
-    return Episode(task, Labelled(query_images, query_labels), address, class_ids)

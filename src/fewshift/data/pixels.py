@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from PIL import Image
-from torch import Tensor
 
 from fewshift.data.buffers import lease
 from fewshift.data.decoding import MAX_PIXELS, decode
 from fewshift.data.domain import Pixels
 from fewshift.data.resize import Floats, resize_aligned, resize_mixed
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = [
     "IMAGENET_MEAN",
@@ -32,7 +34,8 @@ __all__ = [
     "decode",
     "practical",
     "prepare",
-    "prepare_planes",
+    "prepare_into",
+    "prepare_planes_into",
 ]
 
 Channels: TypeAlias = tuple[float, float, float]
@@ -40,7 +43,7 @@ IMAGENET_MEAN: Channels = (0.485, 0.456, 0.406)
 IMAGENET_STD: Channels = (0.229, 0.224, 0.225)
 PLANES_AT_ONCE = 96  # resized together: few enough for the processor's cache, enough to be worth a call
 FEW = 4  # images of a shape; so few wait for others of other shapes
-MIXED_AT_ONCE = 96  # such batches at a time
+MIXED_AT_ONCE = 48  # such batches at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +104,25 @@ class Planes:
 
 def prepare(images: Sequence[Pixels], rule: PixelRule) -> Tensor:  # (n, 3, size, size) float32
     """The images as the network reads them; no result depends on the other images of the batch."""
-    if rule.kind == "practical":
-        out, tensor = lease(len(images), 3, rule.size, rule.size)
-        scale = np.array([1 / (255 * s) for s in rule.std], np.float32)[:, None, None]
-        shift = np.array([m / s for m, s in zip(rule.mean, rule.std, strict=True)], np.float32)[:, None, None]
-        for place, image in enumerate(images):
-            np.multiply(_resize_antialiased(image, rule).transpose(2, 0, 1), scale, out=out[place])
-            out[place] -= shift
-        return tensor
-    return prepare_planes(_together(images), len(images), rule)
+    out, tensor = lease(len(images), 3, rule.size, rule.size)
+    prepare_into(out, images, rule)
+    return tensor
 
 
-def prepare_planes(
-    batches: Iterable[Planes], count: int, rule: PixelRule
-) -> Tensor:  # (count, 3, size, size)
-    """What `prepare` gives by the protocol's rule, of images that come in batches of one shape."""
-    out, tensor = lease(count, 3, rule.size, rule.size)
+def prepare_into(out: Floats, images: Sequence[Pixels], rule: PixelRule) -> None:  # (n, 3, size, size)
+    """The same, written to `out`."""
+    if rule.kind == "protocol":
+        prepare_planes_into(out, _together(images), rule)
+        return
+    scale = np.array([1 / (255 * s) for s in rule.std], np.float32)[:, None, None]
+    shift = np.array([m / s for m, s in zip(rule.mean, rule.std, strict=True)], np.float32)[:, None, None]
+    for place, image in enumerate(images):
+        np.multiply(_resize_antialiased(image, rule).transpose(2, 0, 1), scale, out=out[place])
+        out[place] -= shift
+
+
+def prepare_planes_into(out: Floats, batches: Iterable[Planes], rule: PixelRule) -> None:
+    """What `prepare_into` writes by the protocol's rule, of images that come in batches of one shape."""
     few: dict[int, list[Planes]] = {}  # batches that are too small to be worth a call, by their channels
     for batch in batches:
         images, channels, height, width = batch.levels.shape
@@ -128,7 +134,6 @@ def prepare_planes(
             _resize_mixed(few.pop(channels), rule, out)
     for waiting in few.values():
         _resize_mixed(waiting, rule, out)
-    return tensor
 
 
 def at_once(channels: int) -> int:
