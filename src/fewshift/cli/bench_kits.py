@@ -15,7 +15,7 @@ def kits(
     names: Annotated[
         str, typer.Option("--kits", help="Bundled kits' names or kit files, with commas.")
     ] = "narrow,lite0",
-    tasks: Annotated[int, typer.Option(min=2, help="Tasks a domain; 1, 2 and 5 shots in turn.")] = 3,
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks a domain with each of 1, 2 and 5 shots.")] = 1,
     seed: Annotated[int, typer.Option(help="Names the tasks.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
     write: Annotated[bool, typer.Option("--write", help="Put each score into its kit's file.")] = False,
