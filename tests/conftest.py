@@ -21,7 +21,7 @@ def _one_thread() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _ctrl_c_is_heard() -> None:
-    """A shell starts what runs in the background deaf to Ctrl-C, and commands under test would inherit that."""
+    """What a shell runs in the background is deaf to Ctrl-C, and commands under test would inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
-from tiny_world import fewshift
+from tiny_world import Fewshift
 
 
-def test_adapt_writes_a_row_for_each_size_and_engine(tmp_path: Path) -> None:
+def test_adapt_writes_a_row_for_each_size_and_engine(fewshift: Fewshift, tmp_path: Path) -> None:
     out = tmp_path / "adapt.json"
     words = "bench adapt --sizes 5,6 --steps 1 --width 2 --image-size 16 --repeats 1 --engines public,folded"
     result = fewshift(*words.split(), "--json", out)
-    assert result.exit_code == 0, result.output
+    assert result.code == 0, result.err
     outcome = json.loads(out.read_text())
     assert {"device", "torch", "matrix_product_tflops"} <= set(outcome["machine"])
     rows = outcome["results"]
@@ -24,12 +24,12 @@ def test_adapt_writes_a_row_for_each_size_and_engine(tmp_path: Path) -> None:
     assert {"seconds", "ratio", "tflops", "share", "accuracy"} <= set(rows[1])
 
 
-def test_the_gate_wants_a_cuda_device(tmp_path: Path) -> None:
+def test_the_gate_wants_a_cuda_device(fewshift: Fewshift, tmp_path: Path) -> None:
     result = fewshift("bench", "gate", "--kit", tmp_path / "no.kit", "--device", "cpu")
-    assert result.exit_code != 0
-    assert "CUDA device" in str(result.exception)
+    assert result.code == 2
+    assert "CUDA device" in result.err
 
 
-def test_a_precision_that_is_none_is_named() -> None:
+def test_a_precision_that_is_none_is_named(fewshift: Fewshift) -> None:
     result = fewshift("bench", "adapt", "--precision", "float8")
-    assert "there is no precision 'float8'" in str(result.exception)
+    assert "there is no precision 'float8'" in result.err

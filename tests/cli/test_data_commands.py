@@ -6,15 +6,13 @@ import json
 import stat
 import sys
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pytest
 from PIL import Image
+from tiny_world import Fewshift
 
-from fewshift.cli import main
 from fewshift.data.open_suite import build, npm
 from fewshift.data.open_suite.packages import Package, pinned
 from fewshift.data.open_suite.sources import sources
@@ -23,29 +21,12 @@ from fewshift.data.records_write import write_domain
 from fewshift.data.spec import flat_spec
 
 
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Fewshift: TypeAlias = Callable[..., Outcome]
-
-
 @pytest.fixture
-def fewshift(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Fewshift:
+def fewshift(fewshift: Fewshift, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fewshift:
+    """The command line with folders for data of its own."""
     monkeypatch.setenv("FEWSHIFT_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("FEWSHIFT_CACHE", str(tmp_path / "cache"))
-
-    def call(*words: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["fewshift", *map(str, words)])
-        with pytest.raises(SystemExit) as left:
-            main()
-        captured = capsys.readouterr()
-        code = left.value.code
-        return Outcome(code if isinstance(code, int) else 0, captured.out, captured.err)
-
-    return call
+    return fewshift
 
 
 def picture(number: int, size: int = 8) -> bytes:

@@ -5,23 +5,21 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+from tiny_world import Fewshift
 
-from fewshift.cli import doctor_checks, main
+from fewshift.cli import doctor_checks
 from fewshift.data.records_write import write_domain
 from fewshift.data.spec import flat_spec
 
-Doctor: TypeAlias = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
-def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Doctor:
+def doctor(fewshift: Fewshift, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fewshift:
     monkeypatch.setenv("FEWSHIFT_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("FEWSHIFT_CACHE", str(tmp_path / "cache"))
 
@@ -31,17 +29,10 @@ def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent))
 
-    def call(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["fewshift", "doctor", *map(str, words)])
-        with pytest.raises(SystemExit) as left:
-            main()
-        captured = capsys.readouterr()
-        return int(left.value.code or 0), captured.out, captured.err
-
-    return call
+    return lambda *words: fewshift("doctor", *words)
 
 
-def checks(doctor: Doctor, *words: object) -> dict[str, dict[str, Any]]:
+def checks(doctor: Fewshift, *words: object) -> dict[str, dict[str, Any]]:
     return {check["what"]: check for check in json.loads(doctor(*words, "--json")[1])}
 
 
@@ -51,7 +42,7 @@ def png(number: int) -> bytes:
     return out.getvalue()
 
 
-def test_the_table_names_every_area(doctor: Doctor) -> None:
+def test_the_table_names_every_area(doctor: Fewshift) -> None:
     code, out, _ = doctor()
     assert code == 0
     assert "npm 11.0.0 at " in out
@@ -60,7 +51,7 @@ def test_the_table_names_every_area(doctor: Doctor) -> None:
 
 
 def test_what_is_missing_has_the_command_that_mends_it(
-    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+    doctor: Fewshift, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = doctor_checks._version
     monkeypatch.setattr(doctor_checks, "_version", lambda name: None if name == "matplotlib" else real(name))
@@ -73,13 +64,13 @@ def test_what_is_missing_has_the_command_that_mends_it(
     assert "pip install 'fewshift[plot]'" in doctor()[1]
 
 
-def test_every_extra_of_the_package_is_looked_at(doctor: Doctor) -> None:
+def test_every_extra_of_the_package_is_looked_at(doctor: Fewshift) -> None:
     extras = set(importlib.metadata.metadata("fewshift").get_all("Provides-Extra") or ())
     assert extras
     assert extras <= set(checks(doctor))
 
 
-def test_without_npm_anywhere(doctor: Doctor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_npm_anywhere(doctor: Fewshift, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     found = checks(doctor)
@@ -87,7 +78,7 @@ def test_without_npm_anywhere(doctor: Doctor, monkeypatch: pytest.MonkeyPatch, t
     assert found["npm"]["remedy"] == "pip install 'fewshift[data]'"
 
 
-def test_little_disk_is_a_fault(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_little_disk_is_a_fault(doctor: Fewshift, monkeypatch: pytest.MonkeyPatch) -> None:
     class Full:
         free = 10**6
 
@@ -105,13 +96,13 @@ class TestFolder:
         )
         return root
 
-    def test_records(self, doctor: Doctor, tmp_path: Path) -> None:
+    def test_records(self, doctor: Fewshift, tmp_path: Path) -> None:
         found = checks(doctor, self.records(tmp_path / "mine"))
         assert found["birds"]["state"] == "ok"
         assert found["birds"]["found"].startswith("1/0/1 classes (train/valid/test), 5 images")
 
     def test_broken_records_are_a_fault_with_the_command_that_says_more(
-        self, doctor: Doctor, tmp_path: Path
+        self, doctor: Fewshift, tmp_path: Path
     ) -> None:
         root = self.records(tmp_path / "mine")
         (root / "birds" / "0.tfrecords").unlink()
@@ -121,7 +112,7 @@ class TestFolder:
         assert check["state"] == "broken"
         assert check["remedy"] == f"fewshift data inspect {root}"
 
-    def test_a_folder_a_class(self, doctor: Doctor, tmp_path: Path) -> None:
+    def test_a_folder_a_class(self, doctor: Fewshift, tmp_path: Path) -> None:
         for c in range(3):
             (tmp_path / "photos" / str(c)).mkdir(parents=True)
             for i in range(2 + c):
@@ -136,11 +127,11 @@ class TestFolder:
         assert code == 1
         assert "class 1 has fewer than two" in out
 
-    def test_a_folder_of_nothing(self, doctor: Doctor, tmp_path: Path) -> None:
+    def test_a_folder_of_nothing(self, doctor: Fewshift, tmp_path: Path) -> None:
         (tmp_path / "empty").mkdir()
         assert doctor(tmp_path / "empty")[0] == 1
 
-    def test_no_folder_at_all(self, doctor: Doctor, tmp_path: Path) -> None:
+    def test_no_folder_at_all(self, doctor: Fewshift, tmp_path: Path) -> None:
         code, out, err = doctor(tmp_path / "nowhere")
         assert (code, out) == (2, "")
         assert "nowhere: there is no such folder" in err
@@ -155,7 +146,7 @@ def test_from_a_shell(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_the_engine_is_named_with_its_reason(doctor: Doctor) -> None:
+def test_the_engine_is_named_with_its_reason(doctor: Fewshift) -> None:
     engine = checks(doctor)["engine"]
     assert engine["state"] in ("ok", "missing")
     assert engine["found"].split(":")[0] in ("folded", "graph")

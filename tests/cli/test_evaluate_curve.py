@@ -2,21 +2,17 @@
 
 import json
 import shutil
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
+from tiny_world import Fewshift
 
-from fewshift.cli import main
 from fewshift.data.drawn.suite import drawn_domain
 from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import ImageSettings, Kit, save_kit
 from fewshift.nets.resnet import ResNet18
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -34,29 +30,18 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(
-    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
+def run(fewshift: Fewshift, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fewshift:
     """The command in an empty folder; SHAPES and KIT are replaced."""
     monkeypatch.chdir(tmp_path)
 
-    def call(*words: object) -> tuple[int, str, str]:
-        places = {"SHAPES": str(world / "shapes"), "KIT": str(world / "small.kit")}
-        monkeypatch.setattr(
-            sys, "argv", ["fewshift", "evaluate", *(places.get(str(w), str(w)) for w in words)]
-        )
-        with pytest.raises(SystemExit) as left:
-            main()
-        said = capsys.readouterr()
-        return int(left.value.code or 0), said.out, said.err
-
-    return call
+    places = {"SHAPES": world / "shapes", "KIT": world / "small.kit"}
+    return lambda *words: fewshift("evaluate", *(places.get(str(word), word) for word in words))
 
 
 QUICK = ("--kit", "KIT", "--methods", "ncc,linear_probe", "--tasks", 1)
 
 
-def test_a_folder_alone_gives_a_curve_and_a_page(run: Run, tmp_path: Path) -> None:
+def test_a_folder_alone_gives_a_curve_and_a_page(run: Fewshift, tmp_path: Path) -> None:
     code, out, err = run("--folder", "SHAPES", *QUICK)
     assert code == 0
     for word in (
@@ -77,7 +62,7 @@ def test_a_folder_alone_gives_a_curve_and_a_page(run: Run, tmp_path: Path) -> No
     assert "http" not in page
 
 
-def test_lines_are_gone_on_with_and_reported(run: Run, tmp_path: Path) -> None:
+def test_lines_are_gone_on_with_and_reported(run: Fewshift, tmp_path: Path) -> None:
     words = (
         "--folder",
         "SHAPES",
@@ -111,7 +96,7 @@ def test_lines_are_gone_on_with_and_reported(run: Run, tmp_path: Path) -> None:
     assert "belongs to another run" in err
 
 
-def test_lines_of_a_folder_that_has_changed_are_refused(run: Run, world: Path, tmp_path: Path) -> None:
+def test_lines_of_a_folder_that_has_changed_are_refused(run: Fewshift, world: Path, tmp_path: Path) -> None:
     shutil.copytree(world / "shapes", tmp_path / "own")
     words = ("--folder", "own", "--shots", "1", *QUICK, "--out", "lines.jsonl", "--quiet")
     assert run(*words)[0] == 0
@@ -121,7 +106,7 @@ def test_lines_of_a_folder_that_has_changed_are_refused(run: Run, world: Path, t
     assert "held other classes or images then" in err
 
 
-def test_a_folder_with_out_alone_stays_a_domain_of_a_table(run: Run, tmp_path: Path) -> None:
+def test_a_folder_with_out_alone_stays_a_domain_of_a_table(run: Fewshift, tmp_path: Path) -> None:
     code, _, _ = run(
         "--folder", "SHAPES", "--kit", "KIT", "--methods", "ncc", "--out", "x.jsonl", "--tasks", 1
     )
@@ -148,7 +133,7 @@ def test_a_folder_with_out_alone_stays_a_domain_of_a_table(run: Run, tmp_path: P
     ],
 )
 def test_mistakes_get_one_sentence_and_leave_nothing(
-    run: Run, tmp_path: Path, words: list[str], sentence: str
+    run: Fewshift, tmp_path: Path, words: list[str], sentence: str
 ) -> None:
     given = [*words, "--quiet"]
     for option, value in (("--kit", "KIT"), ("--methods", "ncc"), ("--tasks", "1")):
@@ -172,7 +157,7 @@ def test_mistakes_get_one_sentence_and_leave_nothing(
     ],
 )
 def test_folders_that_cannot_be_asked_about_are_named(
-    run: Run, world: Path, tmp_path: Path, made: dict[str, int], sentence: str
+    run: Fewshift, world: Path, tmp_path: Path, made: dict[str, int], sentence: str
 ) -> None:
     picture = (world / "shapes" / "star" / "0.png").read_bytes()
     (tmp_path / "own").mkdir()

@@ -2,17 +2,15 @@
 
 import json
 
-from typer.testing import CliRunner
+from tiny_world import shell
 
-from fewshift.cli.app import app
-from fewshift.errors import FewshiftError
 from fewshift.methods import ABOUT
 
 
 def run(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["methods", *arguments])
-    assert result.exit_code == 0, result.output
-    return result.output
+    done = shell("methods", *arguments)
+    assert done.code == 0, done.err
+    return done.out
 
 
 def test_the_table_has_every_method() -> None:
@@ -37,6 +35,6 @@ def test_one_method_in_full() -> None:
 
 
 def test_a_name_that_is_none_says_which_there_are() -> None:
-    result = CliRunner().invoke(app, ["methods", "tps"])
-    assert isinstance(result.exception, FewshiftError)
-    assert "there is no method 'tps': choose among ncc, " in str(result.exception)
+    done = shell("methods", "tps")
+    assert done.code == 2
+    assert "there is no method 'tps': choose among ncc, " in done.err

@@ -2,123 +2,40 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
+from tiny_world import Fewshift, options, shell
 
-from fewshift.cli import main
-from fewshift.data.records_write import write_domain
-from fewshift.data.spec import Spec, flat_spec
-from fewshift.data.suite_file import SuiteEntry, write_suite
 from fewshift.nets.kit import load_kit
 from fewshift.nets.tensor_file import Kind, read_tensors
 
 RUN = Kind("training state", "fewshift-run", version=1)
 
 
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-class Fewshift(Protocol):
-    def __call__(self, *words: object) -> Outcome: ...
-
-
-@pytest.fixture
-def fewshift(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fewshift:
-    def call(*words: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["fewshift", *map(str, words)])
-        with pytest.raises(SystemExit) as left:
-            main()
-        captured = capsys.readouterr()
-        code = left.value.code
-        return Outcome(code if isinstance(code, int) else 0, captured.out, captured.err)
-
-    return call
-
-
-def pictures(spec: Spec, seed: int, class_id: int) -> Iterator[bytes]:
-    coarse = np.random.default_rng([seed, class_id]).uniform(0, 255, (4, 4, 3))
-    for image in range(spec.images_per_class[class_id]):
-        noise = np.random.default_rng([seed, class_id, image]).normal(0, 30, (16, 16, 3))
-        pixels = np.clip(coarse.repeat(4, 0).repeat(4, 1) + noise, 0, 255).astype(np.uint8)
-        file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "png")
-        yield file.getvalue()
-
-
-@pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two seen domains and an unseen one, of 16-pixel pictures."""
-    root = tmp_path_factory.mktemp("records")
-    roles = {"squares": "seen", "tiles": "seen", "other": "unseen"}
-    for seed, name in enumerate(roles):
-        counts = (
-            {"train": 10, "valid": 5, "test": 5} if name != "other" else {"train": 0, "valid": 0, "test": 6}
-        )
-        total = sum(counts.values())
-        spec = flat_spec(name, tuple(f"{name}{c}" for c in range(total)), (8,) * total, counts)
-        write_domain(root / name, spec, lambda c, spec=spec, seed=seed: pictures(spec, seed, c))
-    write_suite(root, {name: SuiteEntry(role) for name, role in roles.items()})
-    return root
-
-
-BACKBONE = (
-    "--preset",
-    "quick",
-    "--width",
-    4,
-    "--image-size",
-    16,
-    "--updates",
-    3,
-    "--batch",
-    8,
-    "--validation-tasks",
-    1,
-    "--device",
-    "cpu",
+BACKBONE = options(
+    preset="quick", width=4, image_size=16, updates=3, batch=8, validation_tasks=1, device="cpu"
 )
+USUAL = options(preset="quick", updates=2, tasks_per_update=2, validation_tasks=1, device="cpu")
 
 
 @pytest.fixture(scope="module")
 def backbone(records: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     kit = tmp_path_factory.mktemp("kits") / "backbone.kit"
-    words = ["train", "backbone", "--records", records, "--out", kit, *BACKBONE, "--hold-out", "0.4"]
-    process = start(*words)
-    _, said = process.communicate(timeout=300)
-    assert process.returncode == 0, said
+    done = shell("train", "backbone", "--records", records, "--out", kit, *BACKBONE, "--hold-out", "0.4")
+    assert done.code == 0, done.err
     return kit
 
 
 def meta(stage: str, kit: Path, records: Path, out: Path, *more: object) -> tuple[object, ...]:
-    usual = (
-        "--preset",
-        "quick",
-        "--updates",
-        2,
-        "--tasks-per-update",
-        2,
-        "--validation-tasks",
-        1,
-        "--device",
-        "cpu",
-    )
-    return ("train", stage, "--kit", kit, "--records", records, "--out", out, *usual, *more)
+    return ("train", stage, "--kit", kit, "--records", records, "--out", out, *USUAL, *more)
 
 
 def test_three_commands_make_a_whole_kit(
@@ -162,7 +79,7 @@ def test_held_out_classes_are_those_the_backbone_did_not_see(
     [
         ((), "by one of --records, --folder and --suite"),
         (("--records", "R", "--domains", "nobody"), "nobody"),
-        (("--records", "R", "--domains", "other"), "other has no TRAIN classes"),
+        (("--records", "R", "--domains", "far"), "far has no TRAIN classes"),
         (("--records", "R", "--teacher", "squares"), "give DOMAIN=RUN"),
         (("--records", "R", "--teacher", "squares=nowhere"), "there is no training state"),
         (("--records", "R", "--hold-out", "1.5"), "give a number between 0 and 1"),
@@ -217,56 +134,54 @@ def wait_for_state(folder: Path, process: subprocess.Popen[str]) -> None:
     raise AssertionError("no state was saved")
 
 
+def six_updates(backbone: Path, records: Path, out: Path, *more: object) -> tuple[object, ...]:
+    options = ("--tasks-per-update", 1, "--updates", 6, "--save-every", 2, *more)
+    return meta("preconditioners", backbone, records, out, *options)
+
+
+@pytest.fixture(scope="module")
+def whole(backbone: Path, records: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing stopped."""
+    kit = tmp_path_factory.mktemp("whole") / "whole.kit"
+    assert shell(*six_updates(backbone, records, kit)).code == 0
+    return kit
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_stopped_run_goes_on_to_the_same_bits(
-    fewshift: Fewshift, backbone: Path, records: Path, tmp_path: Path, number: int
+    fewshift: Fewshift, backbone: Path, records: Path, whole: Path, tmp_path: Path, number: int
 ) -> None:
-    def command(name: str, *more: object) -> tuple[object, ...]:
-        options = ("--tasks-per-update", 1, "--updates", 6, "--save-every", 2, *more)
-        return meta("preconditioners", backbone, records, tmp_path / f"{name}.kit", *options)
-
-    process = start(*command("stopped"))
+    stopped = tmp_path / "stopped.kit"
+    process = start(*six_updates(backbone, records, stopped))
     wait_for_state(tmp_path / "stopped.run", process)
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
+    log = tmp_path / "stopped.run" / "log.jsonl"
     if number == signal.SIGINT:
         assert process.returncode == 130
         assert "its state is saved in" in said
         assert "repeat the command with --resume" in said
     else:
-        log = tmp_path / "stopped.run" / "log.jsonl"
         with log.open("a") as file:
             file.write('{"step": 99, "loss": 1.0}\n{"st')
-    assert not (tmp_path / "stopped.kit").exists()
-    assert fewshift(*command("stopped", "--resume")).code == 0
-    assert fewshift(*command("whole")).code == 0
-    states = [
-        read_tensors(tmp_path / f"{name}.run" / "last.safetensors", RUN)[1] for name in ("stopped", "whole")
-    ]
-    assert all(torch.equal(states[0][name], states[1][name]) for name in states[1])
-    kits = [load_kit(tmp_path / f"{name}.kit").preconditioners for name in ("stopped", "whole")]
+    assert not stopped.exists()
+    assert fewshift(*six_updates(backbone, records, stopped, "--resume")).code == 0
+    ours, theirs = (
+        read_tensors(kit.with_suffix(".run") / "last.safetensors", RUN)[1] for kit in (stopped, whole)
+    )
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    kits = [load_kit(kit).preconditioners for kit in (stopped, whole)]
     assert all(torch.equal(kits[0].roots[site], root) for site, root in kits[1].roots.items())  # type: ignore[union-attr]
-    lines = [json.loads(line) for line in (tmp_path / "stopped.run" / "log.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == list(range(1, 7))
 
 
 def test_distillation_from_finished_runs(fewshift: Fewshift, records: Path, tmp_path: Path) -> None:
-    teacher = (
-        "train",
-        "backbone",
-        "--records",
-        records,
-        "--domains",
-        "tiles",
-        "--out",
-        tmp_path / "tiles",
-        *BACKBONE,
-    )
-    assert fewshift(*teacher).code == 0
+    common = ("train", "backbone", "--records", records, *BACKBONE)
+    assert fewshift(*common, "--domains", "tiles", "--out", tmp_path / "tiles").code == 0
     assert (tmp_path / "tiles" / "backbone.kit").exists()
-    student = ("train", "backbone", "--records", records, "--out", tmp_path / "url.kit", *BACKBONE)
-    done = fewshift(*student, "--teacher", f"tiles={tmp_path / 'tiles'}")
+    done = fewshift(*common, "--out", tmp_path / "url.kit", "--teacher", f"tiles={tmp_path / 'tiles'}")
     assert done.code == 0, done.err
     assert load_kit(tmp_path / "url.kit").info["backbone"]["teachers"] == ["tiles"]
     first = json.loads((tmp_path / "url.run" / "log.jsonl").read_text().splitlines()[0])

@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
 import pytest
 import torch
+from tiny_world import Fewshift, Outcome, options
 
-from fewshift.cli import main
 from fewshift.core.rules import RULES
 from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import ImageSettings, Kit, load_kit, save_kit
 from fewshift.nets.resnet import ResNet18
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-class Fewshift(Protocol):
-    def __call__(self, *words: object) -> Outcome: ...
-
-
-@pytest.fixture
-def fewshift(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fewshift:
-    def call(*words: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["fewshift", *map(str, words)])
-        with pytest.raises(SystemExit) as left:
-            main()
-        captured = capsys.readouterr()
-        code = left.value.code
-        return Outcome(code if isinstance(code, int) else 0, captured.out, captured.err)
-
-    return call
 
 
 @pytest.fixture(scope="module")
@@ -53,18 +28,7 @@ def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 DATA = ("--suite", "drawn", "--domains", "shapes", "--device", "cpu", "--quiet")
-SMALL = (
-    "--preset",
-    "quick",
-    "--updates",
-    2,
-    "--tasks-per-update",
-    1,
-    "--inner-steps",
-    1,
-    "--validation-tasks",
-    1,
-)
+SMALL = options(preset="quick", updates=2, tasks_per_update=1, inner_steps=1, validation_tasks=1)
 
 
 @pytest.mark.slow
@@ -84,19 +48,8 @@ def test_rules_train_into_one_kit_and_are_evaluated(
     methods = ["alfa", "gap", "gap_eigen", "mokd", "logistic", "linear_probe", "norm_tune"]
     scores = tmp_path / "scores.jsonl"
     words = ("--kit", kit, "--methods", ",".join(methods), "--suite", "drawn", "--domains", "shapes")
-    done = fewshift(
-        "evaluate",
-        *words,
-        "--tasks",
-        1,
-        "--protocol",
-        "one-shot",
-        "--device",
-        "cpu",
-        "--out",
-        scores,
-        "--quiet",
-    )
+    few = (*options(tasks=1, protocol="one-shot", device="cpu"), "--quiet")
+    done = fewshift("evaluate", *words, *few, "--out", scores)
     assert done.code == 0, done.err
     lines = [json.loads(line) for line in scores.read_text().splitlines()]
     named = {line["method"] for line in lines if "method" in line}
@@ -118,18 +71,7 @@ def test_a_run_goes_on_to_the_same_kit(fewshift: Fewshift, backbone: Path, tmp_p
 @pytest.mark.slow
 def test_a_search_ends_in_an_extractor(fewshift: Fewshift, backbone: Path, tmp_path: Path) -> None:
     out = tmp_path / "bohb.kit"
-    words = (
-        "--preset",
-        "quick",
-        "--updates",
-        9,
-        "--configurations",
-        2,
-        "--batch",
-        4,
-        "--validation-tasks",
-        1,
-    )
+    words = options(preset="quick", updates=9, configurations=2, batch=4, validation_tasks=1)
     done = fewshift("train", "bohb", "--kit", backbone, "--out", out, *DATA, *words)
     assert done.code == 0, done.err
     assert "tried 4 runs" in done.err

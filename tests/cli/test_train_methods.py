@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
 import pytest
 import torch
 from PIL import Image
+from tiny_world import Fewshift
 
-from fewshift.cli import main
 from fewshift.data.domain import Domain
 from fewshift.data.records_write import write_domain
 from fewshift.data.spec import flat_spec
@@ -24,29 +22,6 @@ from fewshift.nets.kit import ImageSettings, Kit, load_kit, save_kit
 from fewshift.nets.resnet import ResNet18
 
 ROLES = {"shapes": "seen", "glyphs": "seen", "plants": "unseen"}
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-class Fewshift(Protocol):
-    def __call__(self, *words: object) -> Outcome: ...
-
-
-@pytest.fixture
-def fewshift(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fewshift:
-    def call(*words: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["fewshift", *map(str, words)])
-        with pytest.raises(SystemExit) as left:
-            main()
-        captured = capsys.readouterr()
-        code = left.value.code
-        return Outcome(code if isinstance(code, int) else 0, captured.out, captured.err)
-
-    return call
 
 
 def some_pictures(domain: Domain, class_id: int) -> Iterator[bytes]:

@@ -5,45 +5,26 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-from tiny_world import SEEN, fewshift, write_kit, write_records
+from tiny_world import SEEN, Fewshift, options
 
-from fewshift.errors import FewshiftError
 from fewshift.evaluation.scores import read_scores
 from fewshift.nets.kit import load_kit
 from fewshift.nets.policy import PART
 from fewshift.nets.preconditioner_part import UNDER_POLICY
 
-FEW = (
-    "--preset",
-    "quick",
-    "--updates",
-    1,
-    "--tasks-per-update",
-    1,
-    "--validation-tasks",
-    1,
-    "--device",
-    "cpu",
-)
+FEW = options(preset="quick", updates=1, tasks_per_update=1, validation_tasks=1, device="cpu")
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Records and a kit."""
-    root = tmp_path_factory.mktemp("world")
-    return write_records(root / "records"), write_kit(root / "tsp.kit")
-
-
-def test_a_policy_its_preconditioners_and_their_scores(world: tuple[Path, Path], tmp_path: Path) -> None:
-    records, kit = world
+def test_a_policy_its_preconditioners_and_their_scores(
+    fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path
+) -> None:
     ta2, both, results = tmp_path / "ta2.kit", tmp_path / "both.kit", tmp_path / "results.jsonl"
     train = ("--records", records, *FEW)
-    done = fewshift("train", "policy", "--kit", kit, "--out", ta2, *train)
-    assert done.exit_code == 0, done.output
-    assert "trained a policy on squares, tiles; wrote" in done.stderr
+    done = fewshift("train", "policy", "--kit", tiny_kit, "--out", ta2, *train)
+    assert done.code == 0, done.err
+    assert "trained a policy on squares, tiles; wrote" in done.err
     done = fewshift("train", "preconditioners", "--policy", "--kit", ta2, "--out", both, *train)
-    assert done.exit_code == 0, done.output
+    assert done.code == 0, done.err
     found = load_kit(both)
     assert set(found.parts) == {PART, UNDER_POLICY}
     assert found.preconditioners is not None, "TSP†'s stay"
@@ -58,35 +39,35 @@ def test_a_policy_its_preconditioners_and_their_scores(world: tuple[Path, Path],
             *("evaluate", "--kit", used, "--records", records, "--methods", "ta2,tsp_ta2", "--out", out),
             *("--tasks", 1, "--domains", "far", "--device", "cpu", "--quiet"),
         )
-        assert done.exit_code == 0, done.output
+        assert done.code == 0, done.err
         scores = {read.score.method: read.score for read in read_scores([out])}
         assert scores["tsp_ta2"].notes["preconditioners"] == expected
         assert scores["ta2"].notes["adapters"] == scores["tsp_ta2"].notes["adapters"]
         assert len(scores["ta2"].notes["adapters"]) == 16
 
 
-def test_what_is_missing_is_named(world: tuple[Path, Path], tmp_path: Path) -> None:
-    records, kit = world
+def test_what_is_missing_is_named(fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path) -> None:
     done = fewshift(
-        *("train", "preconditioners", "--policy", "--kit", kit, "--records", records),
+        *("train", "preconditioners", "--policy", "--kit", tiny_kit, "--records", records),
         *("--out", tmp_path / "x.kit", *FEW),
     )
-    assert isinstance(done.exception, FewshiftError)
-    assert "run fewshift train policy" in str(done.exception)
+    assert done.code == 2
+    assert "run fewshift train policy" in done.err
 
 
-def test_all_are_those_that_the_kit_can_build(world: tuple[Path, Path], tmp_path: Path) -> None:
-    records, kit = world
+def test_all_are_those_that_the_kit_can_build(
+    fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "all.jsonl"
     done = fewshift(
-        *("evaluate", "--kit", kit, "--records", records, "--methods", "all", "--out", out, "--quiet"),
+        *("evaluate", "--kit", tiny_kit, "--records", records, "--methods", "all", "--out", out, "--quiet"),
         *("--tasks", 1, "--domains", "far", "--device", "cpu", "--protocol", "one-shot"),
     )
-    assert done.exit_code == 0, done.output
+    assert done.code == 0, done.err
     methods = {read.score.method for read in read_scores([out])}
     assert {"ncc", "pa", "tsa", "gd", "tsp", "tsp_untrained"} <= methods
     assert not {"ta2", "tsp_ta2", "gd_tuned"} & methods
-    left_out = [line for line in done.stderr.splitlines() if line.startswith("left out")]
+    left_out = [line for line in done.err.splitlines() if line.startswith("left out")]
     assert any(
         "ta2: the kit has nothing trained for policy: run fewshift train policy" in x for x in left_out
     )

@@ -2,19 +2,20 @@
 
 from pathlib import Path
 
-from tiny_world import SEEN, fewshift, write_kit, write_records
+from tiny_world import SEEN, Fewshift
 
 from fewshift.core.starts import DomainStarts, LowRankStarts
 from fewshift.nets.kit import load_kit
 
 
-def test_small_domains_learn_low_rank_matrices_and_starts_around_a_common_one(tmp_path: Path) -> None:
-    records, kit = write_records(tmp_path / "records"), write_kit(tmp_path / "tiny.kit")
+def test_small_domains_learn_low_rank_matrices_and_starts_around_a_common_one(
+    fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "small.kit"
     common = ("--records", records, "--device", "cpu", "--quiet", "--preset", "small", "--updates", 1)
     few = ("--tasks-per-update", 2, "--inner-steps", 1)
-    found = fewshift("train", "preconditioners", "--kit", kit, "--out", out, *common, *few, "--rank", 1)
-    assert found.exit_code == 0, found.output
+    found = fewshift("train", "preconditioners", "--kit", tiny_kit, "--out", out, *common, *few, "--rank", 1)
+    assert found.code == 0, found.err
     learned = load_kit(out)
     assert learned.domains == SEEN
     assert learned.preconditioners is not None
@@ -25,31 +26,34 @@ def test_small_domains_learn_low_rank_matrices_and_starts_around_a_common_one(tm
     told = tmp_path / "told.kit"
     more = ("--width", 4, "--validation-tasks", 1)
     found = fewshift("train", "classifier", "--kit", out, "--out", told, *common, *few, *more)
-    assert found.exit_code == 0, found.output
+    assert found.code == 0, found.err
     assert load_kit(told).classifier is not None
 
 
-def test_strangers_are_learned_from_and_the_kit_is_shrunk(tmp_path: Path) -> None:
-    records, kit = write_records(tmp_path / "records"), write_kit(tmp_path / "tiny.kit")
+def test_strangers_are_learned_from_and_the_kit_is_shrunk(
+    fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path
+) -> None:
     out, small = tmp_path / "out.kit", tmp_path / "small.kit"
     common = ("--records", records, "--device", "cpu", "--quiet", "--preset", "small", "--updates", 1)
     few = ("--tasks-per-update", 4, "--inner-steps", 1, "--design", "identity", "--strangers", 2)
-    found = fewshift("train", "preconditioners", "--kit", kit, "--out", out, *common, *few)
-    assert found.exit_code == 0, found.output
+    found = fewshift("train", "preconditioners", "--kit", tiny_kit, "--out", out, *common, *few)
+    assert found.code == 0, found.err
     assert load_kit(out).info["preconditioners"]["tasks"]["strangers"]["count"] == 2
     found = fewshift("train", "shrink", "--kit", out, "--start-rank", 1, "--out", small)
-    assert found.exit_code == 0, found.output
+    assert found.code == 0, found.err
     assert isinstance(load_kit(small).starts, LowRankStarts)
     assert small.stat().st_size < out.stat().st_size
     again = fewshift("train", "shrink", "--kit", small, "--start-rank", 1, "--out", tmp_path / "x.kit")
-    assert "leave it out" in str(again.exception)
+    assert "leave it out" in again.err
 
 
-def test_backbones_of_small_domains_are_varied_more(tmp_path: Path) -> None:
-    records, out = write_records(tmp_path / "records"), tmp_path / "b.kit"
+def test_backbones_of_small_domains_are_varied_more(
+    fewshift: Fewshift, records: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "b.kit"
     small = ("--preset", "small", "--width", 2, "--image-size", 16, "--updates", 1, "--batch", 4)
     rest = ("--precision", "float32", "--validation-tasks", 0, "--device", "cpu", "--quiet")
     found = fewshift("train", "backbone", "--records", records, "--out", out, *small, *rest)
-    assert found.exit_code == 0, found.output
+    assert found.code == 0, found.err
     varied = load_kit(out).info["backbone"]["settings"]["augmentation"]
     assert (varied["zoom"], varied["flip"], varied["pad"]) == (0.4, True, 2)

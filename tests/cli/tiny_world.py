@@ -1,17 +1,21 @@
-"""Three small domains on disk, a kit for them that knows nothing, and the command line as a function."""
+"""Four small domains on disk, a kit for them that knows nothing, and the command line as a function."""
 
 from __future__ import annotations
 
+import contextlib
 import io
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple, Protocol
+from unittest import mock
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner, Result
 
-from fewshift.cli.app import app
+from fewshift.cli import main
 from fewshift.core.precond import initial_preconditioners
 from fewshift.data.records_write import write_domain
 from fewshift.data.spec import Spec, flat_spec
@@ -49,9 +53,39 @@ def write_kit(path: Path) -> Path:
     return path
 
 
-def fewshift(*words: object) -> Result:
-    """What the command line answers; errors of ours are in `exception`."""
-    return CliRunner().invoke(app, [str(word) for word in words])
+class Outcome(NamedTuple):
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Fewshift(Protocol):
+    """The command line as a function."""
+
+    def __call__(self, *words: object) -> Outcome: ...
+
+
+def options(**given: object) -> tuple[str, ...]:
+    """`--tasks-per-update 2` from `tasks_per_update=2`."""
+    return tuple(
+        word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))
+    )
+
+
+def shell(*words: object) -> Outcome:
+    """What `fewshift WORDS` does when a shell starts it, in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["fewshift", *map(str, words)]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.raises(SystemExit) as left,
+    ):
+        main()
+    code = left.value.code
+    return Outcome(code if isinstance(code, int) else 0, out.getvalue(), err.getvalue())
 
 
 def _pictures(spec: Spec, seed: int, class_id: int) -> Iterator[bytes]:

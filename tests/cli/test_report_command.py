@@ -1,0 +1,106 @@
+"""The command `report`, as a shell sees it."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from tiny_world import Fewshift
+
+
+def row(method: str, domain: str, index: int, accuracy: float, **more: object) -> dict[str, object]:
+    """The fields that scripts rely on, and no others."""
+    return {
+        "method": method,
+        "domain": domain,
+        "split": "test",
+        "index": index,
+        "accuracy": accuracy,
+        "seconds": 0.1,
+        "way": 5,
+        "support": 25,
+        "queries": 50,
+        "seed": 0,
+        "protocol": "varying",
+        "oracle": method != "ncc",
+        "seen": domain == "birds",
+        **more,
+    }
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    path = tmp_path / "results.jsonl"
+    rows = [
+        row(method, domain, index, base + 0.1 * index)
+        for method, base in (("ncc", 0.4), ("tsa", 0.5), ("tsp", 0.6))
+        for domain in ("birds", "mnist")
+        for index in range(3)
+    ]
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    return path
+
+
+def test_report_prints_markdown(fewshift: Fewshift, results: Path) -> None:
+    done = fewshift("report", results)
+    assert done.code == 0
+    assert done.err == ""
+    assert "| birds" in done.out
+    assert "**70.0 ± 9.2**" in done.out
+    assert "Difference to tsa°" in done.out
+
+
+@pytest.mark.parametrize(
+    ("format", "mark"),
+    [
+        ("markdown", "# Results"),
+        ("csv", "board,table,"),
+        ("latex", r"\begin{table}"),
+        ("html", "<!doctype html>"),
+    ],
+)
+def test_every_format_to_a_file(
+    fewshift: Fewshift, results: Path, tmp_path: Path, format: str, mark: str
+) -> None:
+    out = tmp_path / "made" / f"report.{format}"
+    done = fewshift("report", results, "--format", format, "--out", out, "--published")
+    assert (done.code, done.out) == (0, "")
+    assert str(out) in done.err
+    assert out.read_text().startswith(mark)
+    assert [p.name for p in out.parent.iterdir()] == [out.name]
+
+
+def test_csv_is_one_number_a_row(fewshift: Fewshift, results: Path) -> None:
+    done = fewshift("report", results, "--format", "csv", "--baseline", "ncc")
+    rows = list(csv.DictReader(io.StringIO(done.out)))
+    (found,) = (
+        r for r in rows if (r["table"], r["row"], r["column"]) == ("difference to ncc", "mnist", "tsp°")
+    )
+    assert (float(found["mean"]), float(found["half_width"]), found["unit"]) == (20.0, 0.0, "points")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["gone.jsonl"], "gone.jsonl"),
+        (["{results}", "--baseline", "nobody"], "no results of the baseline 'nobody'"),
+        (["{results}", "--format", "pdf"], "pdf"),
+        (["{results}", "--out", "/dev/null/x"], "/dev/null/x"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_code_2(
+    fewshift: Fewshift, results: Path, words: list[str], complaint: str
+) -> None:
+    done = fewshift("report", *(w.format(results=results) for w in words))
+    assert done.code == 2
+    assert complaint in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_broken_line_is_named(fewshift: Fewshift, results: Path) -> None:
+    with results.open("a") as file:
+        file.write('{"method": "ncc"}\n')
+    done = fewshift("report", results)
+    assert done.code == 2
+    assert f"{results}:19: the score has no domain" in done.err
