@@ -12,6 +12,8 @@ from torch import Tensor
 
 from fewshift.nets.kit import Kit
 
+REPORTED = "validation"  # how good a kit was found: no method is built from that
+
 
 def kit_fingerprint(kit: Kit) -> str:
     """A short hash of all that a method may be built from: weights, what was learned for them, settings."""
@@ -20,7 +22,7 @@ def kit_fingerprint(kit: Kit) -> str:
         "images": asdict(kit.images),
         "domains": kit.domains,
         "design": kit.preconditioners.design if kit.preconditioners else None,
-        "info": dict(kit.info),
+        "info": {name: told for name, told in kit.info.items() if name != REPORTED},
     }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     parts: dict[str, Mapping[str, Tensor]] = {
