@@ -33,7 +33,8 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    help="Cross-domain few-shot image classification: a frozen backbone, a few labelled images, a result.",
+    help="Cross-domain few-shot image classification: a frozen backbone, a few labelled images, a result.\n\n"
+    "A kit, which most commands take, is one file: a backbone and all that was learned for it.",
 )
 
 
@@ -52,25 +53,27 @@ def _root(
     pass
 
 
-app.command("demo")(demo)
-app.add_typer(data, name="data")
-app.command("doctor")(doctor)
-app.command("methods")(methods)
-app.command("evaluate")(evaluate)
-app.command("export")(export)
-app.command("report")(report)
-app.command("fit")(fit)
-app.command("predict")(predict)
-app.add_typer(train, name="train")
-app.command("reproduce")(reproduce)
-app.command("spectrum")(spectrum)
-app.command("web")(web)
 bench.command("fit")(bench_fit)
 bench.command("gap")(bench_gap)
 bench.command("kits")(bench_kits)
 bench.command("own-images")(own_images)
 bench.command("own-grid")(own_grid)
-app.add_typer(bench, name="bench")
+
+OWN, RESEARCH, MACHINE = "Your own images", "Research", "First look, this machine"
+app.command("fit", rich_help_panel=OWN)(fit)
+app.command("predict", rich_help_panel=OWN)(predict)
+app.command("export", rich_help_panel=OWN)(export)
+app.command("web", rich_help_panel=OWN)(web)
+app.command("evaluate", rich_help_panel=RESEARCH)(evaluate)
+app.command("report", rich_help_panel=RESEARCH)(report)
+app.command("methods", rich_help_panel=RESEARCH)(methods)
+app.command("spectrum", rich_help_panel=RESEARCH)(spectrum)
+app.command("reproduce", rich_help_panel=RESEARCH)(reproduce)
+app.add_typer(data, name="data", rich_help_panel=RESEARCH)
+app.add_typer(train, name="train", rich_help_panel=RESEARCH)
+app.command("demo", rich_help_panel=MACHINE)(demo)
+app.command("doctor", rich_help_panel=MACHINE)(doctor)
+app.add_typer(bench, name="bench", rich_help_panel=MACHINE)
 
 
 def main() -> None:
