@@ -188,6 +188,7 @@ def test_starting_values_blend_by_shares() -> None:
 
 def test_effective_rank_counts_directions() -> None:
     torch.testing.assert_close(effective_rank(torch.eye(7).double()).item(), 7.0)
+    assert effective_rank(torch.zeros(2, 3, 3)).tolist() == [0, 0]
     spread = torch.diag(torch.tensor([1.0, 1.0, 0.0, 0.0], dtype=torch.float64))
     torch.testing.assert_close(
         effective_rank(torch.stack([spread, 9 * spread])), torch.full((2,), 2.0).double()

@@ -38,11 +38,15 @@ def largest_eigenvalue_estimate(matrices: Tensor, iterations: int = 16) -> Tenso
 
 
 def effective_rank(matrices: Tensor) -> Tensor:  # (..., m, m) -> (...)
-    """exp of the entropy of the normalised singular values (the appendix on MᵀM, after Roy and Vetterli)."""
+    """exp of the entropy of the normalised singular values (the appendix on MᵀM, after Roy and Vetterli).
+
+    A matrix of zeros has rank 0.
+    """
     values: Tensor = torch.linalg.svdvals(matrices)
-    shares = values / values.sum(dim=-1, keepdim=True)
+    total = values.sum(dim=-1)
+    shares = values / torch.where(total > 0, total, 1.0)[..., None]
     entropy: Tensor = torch.special.entr(shares).sum(dim=-1)
-    return entropy.exp()
+    return torch.where(total > 0, entropy.exp(), 0.0)
 
 
 def non_pd_rate(preconditioner: Preconditioner) -> float:

@@ -20,7 +20,7 @@ class DomainStarts:
 
     domains: tuple[str, ...]
     values: Mapping[str, Tensor]  # site -> (K, m, n)
-    base: TaskParams | None = None  # what no domain's own: site -> (m, n); None: TSA's values
+    base: TaskParams | None = None  # what all domains share, site -> (m, n); None: TSA's values
 
     def of(self, domain: str) -> TaskParams:
         """theta_0 of one domain."""
