@@ -37,7 +37,8 @@ def default_kit_name() -> str:
 def find_kit(name_or_path: str | None, device: torch.device | str = "cpu") -> tuple[str, Kit]:
     """A kit and the name results give it: a file, a bundled one by its name, or None for the default.
 
-    `lite0` and `timm:MODEL` also name kits of those networks alone, from which kits can be trained.
+    `timm:MODEL` also names a kit of that network alone, from which kits can be trained, and so does `lite0`
+    where no kit of that name is bundled.
     """
     text = default_kit_name() if name_or_path is None else name_or_path
     kits, path = bundled_kits(), Path(text)
@@ -55,8 +56,9 @@ def find_kit(name_or_path: str | None, device: torch.device | str = "cpu") -> tu
 def validation_score(info: Mapping[str, Any]) -> float:
     """What a kit says of its accuracy on validation tasks; minus infinity where it says nothing.
 
-    That is `validation.default_score`, or else the best method's mean over both kinds of domains at the rates
-    that `fewshift train rates` chose for it.
+    That is `validation.default_score`, which `fewshift bench kits --write` puts there after the same tasks for
+    every kit, or else the best method's mean over both kinds of domains at the rates that `fewshift train
+    rates` chose for it.
     """
     told = info.get("validation", {}).get("default_score")
     if told is not None:
