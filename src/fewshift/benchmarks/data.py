@@ -194,7 +194,7 @@ def _memory_growth(read: Read, rounds: Sequence[list[TaskPlan]]) -> int:
 
     def watch() -> None:
         nonlocal peak
-        while not stop.wait(0.005):
+        while not stop.wait(0.01):
             peak = max(peak, _resident())
 
     watcher = threading.Thread(target=watch)

@@ -50,16 +50,14 @@ def prefetch(
     if workers == 0:
         return map(read, plans)
     most = workers + 1 if ahead is None else ahead
-    if kind is None and _from_files(read):
+    if kind is None and isinstance(read, EpisodeReader) and _from_files(read):
         return _processes_or_threads(read, iter(plans), workers, most)
     pool = _processes if kind == "processes" else _threads
     return pool(read, iter(plans), workers, most)
 
 
-def _from_files(read: Read) -> bool:
-    if os.name != "posix" or not isinstance(read, EpisodeReader):
-        return False
-    return all(isinstance(domain.source, FILES) for domain in read.domains.values())
+def _from_files(read: EpisodeReader) -> bool:
+    return os.name == "posix" and all(isinstance(domain.source, FILES) for domain in read.domains.values())
 
 
 def _threads(read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int) -> Iterator[Episode]:
@@ -83,7 +81,7 @@ def _processes(read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int) 
 
 
 def _processes_or_threads(
-    read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int
+    read: EpisodeReader, plans: Iterator[TaskPlan], workers: int, ahead: int
 ) -> Iterator[Episode]:
     try:
         with processes(workers) as group:
@@ -92,7 +90,7 @@ def _processes_or_threads(
                     plan = next(plans)
                 except StopIteration:
                     return
-                yield read(plan)
+                yield group.read_here(read, plan)
             group.use(read)
             yield from _in_order(group.submit, plans, ahead, group.room)
     except CannotStart:

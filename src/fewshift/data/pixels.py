@@ -43,7 +43,7 @@ IMAGENET_MEAN: Channels = (0.485, 0.456, 0.406)
 IMAGENET_STD: Channels = (0.229, 0.224, 0.225)
 PLANES_AT_ONCE = 96  # resized together: few enough for the processor's cache, enough to be worth a call
 FEW = 4  # images of a shape; so few wait for others of other shapes
-MIXED_AT_ONCE = 48  # such batches at a time
+MIXED_AT_ONCE = 32  # such batches at a time
 
 
 @dataclass(frozen=True, slots=True)

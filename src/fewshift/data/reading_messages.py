@@ -22,14 +22,21 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where images belong: a file of shared memory, and the number of the first float in it."""
+
+    file: Path
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
-    """Read these classes of a task and write their images to a slot."""
+    """Read these classes of a task and write their images to shared memory."""
 
     plan: TaskPlan  # of the classes alone
-    slot: Path
-    support: int  # where in the slot, in floats, the first support image belongs
-    query: int
     size: int  # pixels
+    support: Place
+    query: Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from multiprocessing.connection import wait
 from typing import Any, TypeAlias
 
@@ -22,8 +23,9 @@ import torch
 
 from fewshift.data.episodes import EpisodeReader
 from fewshift.data.plan import TaskPlan
-from fewshift.data.reading_messages import Failed, Part, Reader, Whole, divide, unpack
-from fewshift.data.shared_memory import Slots
+from fewshift.data.reading_messages import Failed, Part, Place, Reader, Whole, divide, unpack
+from fewshift.data.resize import Floats
+from fewshift.data.shared_memory import SharedMemory
 from fewshift.errors import FewshiftError
 from fewshift.types import Episode
 
@@ -49,7 +51,7 @@ class Processes:
 
     def __init__(self, count: int) -> None:
         self.owner = os.getpid()
-        self._slots = Slots()
+        self._memory = SharedMemory()
         self._read: Read | None = None
         self._load = [0] * count  # images that each has to read
         one_core = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -104,30 +106,35 @@ class Processes:
         self._send(number, Whole(plan), _images(plan))
         return lambda: unpack(self._answer(number, _images(plan)))
 
+    def read_here(self, read: EpisodeReader, plan: TaskPlan) -> Episode:
+        """The task, read by this process into the memory that the others will use."""
+        (_, support), (_, query) = self._lend(read, plan)
+        read.read_into(support, query, plan)
+        return read.episode(plan, torch.from_numpy(support), torch.from_numpy(query))
+
     def _submit_parts(self, read: EpisodeReader, plan: TaskPlan) -> Callable[[], Episode]:
-        size = read.rule_of(plan).size
-        image = 3 * size * size
-        supports, queries = sum(map(len, plan.support)), sum(map(len, plan.query))
-        path, floats = self._slots.lend((supports + queries) * image)
+        (place, support), (query_place, query) = self._lend(read, plan)
+        size = support.shape[-1]
         sent: list[tuple[int, int]] = []  # who, how many images
-        support, query = 0, supports
-        for part in divide(plan, min(self.count, (supports + queries) // WORTH_A_PART)):
+        for part in divide(plan, min(self.count, _images(plan) // WORTH_A_PART)):
             number, count = self._least_busy(), _images(part)
-            self._send(number, Part(part, path, support * image, query * image, size), count)
+            self._send(number, Part(part, size, place, query_place), count)
             sent.append((number, count))
-            support += sum(map(len, part.support))
-            query += sum(map(len, part.query))
+            place = replace(place, start=place.start + _floats(part.support, size))
+            query_place = replace(query_place, start=query_place.start + _floats(part.query, size))
 
         def finish() -> Episode:
             for number, count in sent:
                 self._answer(number, count)
-            images = (
-                torch.from_numpy(floats[: supports * image]),
-                torch.from_numpy(floats[supports * image :]),
-            )
-            return read.episode(plan, *(part.view(-1, 3, size, size) for part in images))
+            return read.episode(plan, torch.from_numpy(support), torch.from_numpy(query))
 
         return finish
+
+    def _lend(self, read: EpisodeReader, plan: TaskPlan) -> list[tuple[Place, Floats]]:
+        """Memory for the support and for the query."""
+        size = read.rule_of(plan).size
+        lent = [self._memory.lend(_floats(images, size)) for images in (plan.support, plan.query)]
+        return [(Place(file, start), floats.reshape(-1, 3, size, size)) for file, start, floats in lent]
 
     def end(self) -> None:
         """Stop them at once."""
@@ -138,7 +145,7 @@ class Processes:
             for pipe in (process.stdin, process.stdout):
                 with suppress(OSError):  # what was not sent yet
                     pipe.close()  # type: ignore[union-attr]
-        self._slots.close()
+        self._memory.close()
 
     def _least_busy(self) -> int:
         return self._load.index(min(self._load))
@@ -184,6 +191,10 @@ class _InProcess(Exception):
 
     def __str__(self) -> str:
         return f"in a process that reads tasks:\n{self.args[0]}"
+
+
+def _floats(images: Sequence[Sequence[int]], size: int) -> int:
+    return sum(map(len, images)) * 3 * size * size
 
 
 def _images(plan: TaskPlan) -> int:

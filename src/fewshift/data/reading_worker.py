@@ -6,6 +6,7 @@ ends when its standard input does, which also happens when the process that star
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import pickle
@@ -18,11 +19,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from fewshift.data.reading_messages import Failed, Part, Reader, pack
+from fewshift.data.reading_messages import Failed, Part, Place, Reader, pack
 from fewshift.data.resize import Floats
 from fewshift.errors import FewshiftError
 
-MAPS = 8  # files in view at once
 READERS = 2  # that stay open
 
 
@@ -30,17 +30,17 @@ def main() -> None:
     """Work until there is no more input."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a source prints must not get between the answers
-    slots = _Slots()
+    memory = _Memory()
     try:
         _send(answers, None)
-        _work(sys.stdin.buffer, answers, slots)
+        _work(sys.stdin.buffer, answers, memory)
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         pass
-    slots.remove()
+    memory.remove()
     os._exit(0)  # at once: nothing here is worth an orderly end
 
 
-def _work(jobs: BinaryIO, answers: BinaryIO, slots: _Slots) -> None:
+def _work(jobs: BinaryIO, answers: BinaryIO, memory: _Memory) -> None:
     readers: OrderedDict[bytes, Any] = OrderedDict()
     pickled = b""
     while True:
@@ -55,7 +55,7 @@ def _work(jobs: BinaryIO, answers: BinaryIO, slots: _Slots) -> None:
                     readers.popitem(last=False)
             readers.move_to_end(pickled)
             read = readers[pickled]
-            _send(answers, slots.write(read, job) if isinstance(job, Part) else pack(read(job.plan)))
+            _send(answers, memory.write(read, job) if isinstance(job, Part) else pack(read(job.plan)))
         except BrokenPipeError:
             raise
         except Exception as problem:
@@ -86,32 +86,26 @@ def _failed(problem: Exception) -> Failed:
     return Failed(problem, trace)
 
 
-class _Slots:
-    """The files that were written to lately."""
+class _Memory:
+    """The files of shared memory that this process has in view."""
 
     def __init__(self) -> None:
-        self._maps: OrderedDict[Path, Floats] = OrderedDict()
+        self._views: dict[Path, Floats] = {}
 
     def write(self, read: Any, part: Part) -> bool:
-        spans = [
-            (first, sum(map(len, rows)) * 3 * part.size**2)
-            for first, rows in ((part.support, part.plan.support), (part.query, part.plan.query))
-        ]
-        whole = self._view(part.slot, max(first + length for first, length in spans))
-        shape = (-1, 3, part.size, part.size)
-        read.read_into(*(whole[first : first + length].reshape(shape) for first, length in spans), part.plan)
+        support = self._view(part.support, (sum(map(len, part.plan.support)), 3, part.size, part.size))
+        query = self._view(part.query, (sum(map(len, part.plan.query)), 3, part.size, part.size))
+        read.read_into(support, query, part.plan)
         return True
 
     def remove(self) -> None:
         """For a parent that could not do so itself."""
-        for folder in {path.parent for path in self._maps}:
-            shutil.rmtree(folder, ignore_errors=True)
+        for path in self._views:
+            shutil.rmtree(path.parent, ignore_errors=True)
 
-    def _view(self, path: Path, floats: int) -> Floats:
-        if path not in self._maps or len(self._maps[path]) < floats:  # it may have grown
-            with open(path, "r+b") as file:
-                self._maps[path] = np.frombuffer(mmap.mmap(file.fileno(), 0), np.float32)
-        self._maps.move_to_end(path)
-        while len(self._maps) > MAPS:
-            self._maps.popitem(last=False)
-        return self._maps[path]
+    def _view(self, place: Place, shape: tuple[int, int, int, int]) -> Floats:
+        file, stop = place.file, place.start + math.prod(shape)
+        if file not in self._views or len(self._views[file]) < stop:  # it has grown
+            with open(file, "r+b") as opened:
+                self._views[file] = np.frombuffer(mmap.mmap(opened.fileno(), 0), np.float32)
+        return self._views[file][place.start : stop].reshape(shape)

@@ -1,6 +1,6 @@
 """Memory that reading processes write and this process hands out as tensors, used again and again.
 
-A slot is a file in memory (`/dev/shm`, or the folder for temporary files where that is missing or full). It
+It is a file in memory (`/dev/shm`, or the folder for temporary files where that is missing or full). A piece
 serves another task only when everything that shares its pixels is gone: who keeps a task keeps its memory.
 """
 
@@ -14,8 +14,6 @@ import tempfile
 import threading
 import warnings
 import weakref
-from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -23,110 +21,113 @@ import numpy as np
 from fewshift.data.resize import Floats
 from fewshift.errors import FewshiftError
 
-STEP = 2**20  # floats: slots come in multiples of 4 MiB, so that one fits many tasks
+PAGE = 1024  # floats: pieces begin at multiples of it
 KEPT = 160 * 2**20  # bytes that wait for later tasks at most
 MEMORY_FOLDER = Path("/dev/shm")
 _told = False
 
 
-@dataclass
-class Slot:
-    """A file and this process's view of it."""
-
-    path: Path
-    pages: mmap.mmap
-
-
-class Slots:
-    """The slots of one group of processes."""
+class SharedMemory:
+    """The memory of one group of processes, as much as is needed."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a slot may come back at any moment, even inside a method below
-        self._free: list[Slot] = []
-        self._numbers = count()
-        self._folders: list[Path] = []
-        self._closed = False
+        self._files: dict[Path, _File] = {}  # by the folder they are in
 
-    def lend(self, floats: int) -> tuple[Path, Floats]:
-        """The file and an array of it; the slot comes back when the array and all its views are gone."""
-        slot = self._take(floats)
-        # Its own array each time: numpy's views keep this one alive, and nothing that outlives the loan.
-        whole: Floats = np.frombuffer(slot.pages, np.float32)
-        weakref.finalize(whole, self._give_back, slot).atexit = False
-        return slot.path, whole[:floats]
+    def lend(self, floats: int) -> tuple[Path, int, Floats]:
+        """The file, where in it, and the array there; it comes back when the array and all views are gone."""
+        for home in _homes():
+            lent = self._lend_from(home, floats)
+            if lent is not None:
+                return lent
+            if home == MEMORY_FOLDER:
+                _tell_once(floats * 4)
+        raise FewshiftError(
+            f"no room for a task of {floats * 4 >> 20} MiB in {' or '.join(map(str, _homes()))}: "
+            "free some, name another folder by TMPDIR, or read with threads"
+        )
+
+    def _lend_from(self, home: Path, floats: int) -> tuple[Path, int, Floats] | None:
+        try:
+            if home not in self._files:
+                self._files[home] = _File(home)
+            file = self._files[home]
+            return file.path, *file.lend(floats)
+        except OSError:
+            return None
 
     def close(self) -> None:
         """Remove the files. What is lent stays readable."""
-        with self._lock:
-            self._closed = True
-            self._free.clear()
-            folders, self._folders = self._folders, []
-        for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
+        for file in self._files.values():
+            shutil.rmtree(file.path.parent, ignore_errors=True)
 
-    def _take(self, floats: int) -> Slot:
-        size = -(-floats // STEP) * STEP * 4
-        with self._lock:
-            self._free.sort(key=lambda slot: len(slot.pages))
-            place = next((i for i, slot in enumerate(self._free) if len(slot.pages) >= size), -1)
-            slot = self._free.pop(place) if self._free else None  # the smallest that fits, or the largest
-        if slot is None or len(slot.pages) >= size:
-            return slot or self._new(size)
-        try:
-            return _open(slot.path, size)
-        except OSError:
-            _discard(slot)
-            return self._new(size)
 
-    def _give_back(self, slot: Slot) -> None:
-        with self._lock:
-            if not self._closed and len(slot.pages) + sum(len(s.pages) for s in self._free) <= KEPT:
-                self._free.append(slot)
-                return
-        _discard(slot)
+class _File:
+    """One file and the pieces of it that are in use."""
 
-    def _new(self, size: int) -> Slot:
-        problem: OSError | None = None
-        for home in _homes():
-            folder = next((known for known in self._folders if known.parent == home), None)
+    def __init__(self, home: Path) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="fewshift-", dir=home)) / "tasks"
+        self.path.touch()
+        self._lock = threading.RLock()  # a piece may come back at any moment, even while this thread has it
+        self._used: dict[int, int] = {}  # first float -> the one after the last
+        self._size = 0  # floats
+        self._next = 0  # after the piece that was lent last
+        self._pages: mmap.mmap | None = None
+
+    def lend(self, wanted: int) -> tuple[int, Floats]:
+        floats = max(wanted, 1)
+        with self._lock:
+            first = self._gap(floats)
+            self._used[first] = first + floats
+            self._next = -(-(first + floats) // PAGE) * PAGE
             try:
-                if folder is None:
-                    folder = Path(tempfile.mkdtemp(prefix="fewshift-", dir=home))
-                    self._folders.append(folder)
-                path = folder / f"slot-{next(self._numbers)}"
-                return _open(path, size)
-            except OSError as found:
-                problem = found
-                if folder is not None:
-                    path.unlink(missing_ok=True)
-                if home == MEMORY_FOLDER:
-                    _tell_once(size)
-        raise FewshiftError(
-            f"no room for a task of {size >> 20} MiB in {' or '.join(map(str, _homes()))} ({problem}): "
-            "free some, name another folder by TMPDIR, or read with threads"
-        )
+                if first + floats > self._size:
+                    self._grow(-(-(first + floats) // PAGE) * PAGE)
+            except OSError:
+                del self._used[first]
+                raise
+            assert self._pages is not None
+            # Its own array each time: numpy's views keep this one alive, and nothing that outlives the loan.
+            whole: Floats = np.frombuffer(self._pages, np.float32, floats, first * 4)
+        weakref.finalize(whole, self._give_back, first).atexit = False
+        return first, whole[:wanted]
+
+    def _gap(self, floats: int) -> int:
+        """A place with so much room, behind the last one if possible.
+
+        Pieces mostly come back in the order in which they were lent: so the room behind the last grows, and
+        little is lost between them.
+        """
+        gaps, free = [], 0
+        for begin, end in sorted(self._used.items()):
+            gaps.append((free, begin))
+            free = max(free, -(-end // PAGE) * PAGE)
+        gaps.append((free, self._size))
+        behind = [max(begin, self._next) for begin, end in gaps if end - max(begin, self._next) >= floats]
+        return min(behind or [begin for begin, end in gaps if end - begin >= floats] or [free])
+
+    def _grow(self, size: int) -> None:
+        with open(self.path, "r+b") as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size * 4)  # or a full folder would kill whoever writes
+            else:
+                file.truncate(size * 4)
+            self._size = size
+            if self._pages is None or len(self._pages) < size * 4:
+                self._pages = mmap.mmap(file.fileno(), size * 4)
+
+    def _give_back(self, first: int) -> None:
+        with self._lock:
+            del self._used[first]
+            needed = max(self._used.values(), default=0) + KEPT // 4
+            if self._size > needed:
+                with contextlib.suppress(OSError):  # the file is gone already
+                    os.truncate(self.path, needed * 4)
+                    self._size = needed
 
 
 def _homes() -> list[Path]:
     temporary = Path(tempfile.gettempdir())
     return [MEMORY_FOLDER, temporary] if os.access(MEMORY_FOLDER, os.W_OK) else [temporary]
-
-
-def _open(path: Path, size: int) -> Slot:
-    """A new file, or one that grows."""
-    with open(path, "a+b") as file:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, size)  # or a full folder would kill whoever writes
-        else:
-            file.truncate(size)
-        return Slot(path, mmap.mmap(file.fileno(), size))
-
-
-def _discard(slot: Slot) -> None:
-    """Give the memory back now, though some process may still have the file in its view."""
-    with contextlib.suppress(OSError):
-        os.truncate(slot.path, 0)
-        slot.path.unlink()
 
 
 def _tell_once(size: int) -> None:

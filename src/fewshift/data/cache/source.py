@@ -19,7 +19,7 @@ from fewshift.data.pixels import PROTOCOL_84, PROTOCOL_84_ROUNDED, PixelRule, Pl
 from fewshift.data.spec import Spec
 from fewshift.errors import DataError
 
-RELEASE_AFTER = 8 * 2**20  # bytes read from all maps before their pages are given back
+RELEASE_AFTER = 4 * 2**20  # bytes read from all maps before their pages are given back
 
 
 def open_cached(domain: Domain, folder: Path) -> Domain:
