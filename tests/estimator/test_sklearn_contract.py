@@ -12,15 +12,6 @@ import pytest
 import fewshift as fs
 from fewshift.nets.kit import Kit
 
-sklearn = pytest.importorskip("sklearn", minversion="1.6")
-
-from sklearn.base import clone, is_classifier  # noqa: E402
-from sklearn.exceptions import NotFittedError  # noqa: E402
-from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
-from sklearn.utils import get_tags  # noqa: E402
-from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
-from sklearn.utils.validation import check_is_fitted  # noqa: E402
-
 Pictures = Callable[..., tuple[list[Any], list[str]]]
 
 ROWS = "an image has no number of features, and rows of numbers are refused with the remedy"
@@ -44,6 +35,12 @@ EXPECTED = {
     "check_supervised_y_2d": "a column of labels is taken as labels, without a warning",
     "check_methods_subset_invariance": "it asks for 1e-7, but features are computed in single precision",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _installed() -> None:
+    """Its imports stand inside the tests: they take seconds, which collecting tests should not wait for."""
+    pytest.importorskip("sklearn", minversion="1.6")
 
 
 class OnRows(fs.FewShotClassifier):
@@ -79,6 +76,8 @@ def _drawn(rows: Any) -> Any:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_estimator_checks_pass_or_are_listed_with_a_reason(kit_file: Path) -> None:
+    from sklearn.utils.estimator_checks import check_estimator
+
     outcome = check_estimator(
         OnRows(kit=str(kit_file), method="ncc", quiet=True), expected_failed_checks=EXPECTED, on_fail=None
     )
@@ -91,6 +90,11 @@ def test_estimator_checks_pass_or_are_listed_with_a_reason(kit_file: Path) -> No
 
 
 def test_cloning_keeps_parameters_and_forgets_the_fit(small_kit: Kit, pictures: Pictures) -> None:
+    from sklearn.base import clone, is_classifier
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils import get_tags
+    from sklearn.utils.validation import check_is_fitted
+
     classifier = fs.FewShotClassifier(kit=small_kit, method="ncc", seed=4).fit(*pictures(2, 2))
     other = clone(classifier)
     assert other.get_params() | {"kit": None} == classifier.get_params() | {"kit": None}
@@ -109,6 +113,8 @@ def test_cloning_keeps_parameters_and_forgets_the_fit(small_kit: Kit, pictures: 
 
 
 def test_searches_and_cross_validation_run_on_images(small_kit: Kit, pictures: Pictures) -> None:
+    from sklearn.model_selection import GridSearchCV, cross_val_score
+
     images, labels = pictures(2, 4)
     batch = np.stack(images)
     classifier = fs.FewShotClassifier(kit=small_kit, method="ncc", quiet=True)

@@ -11,7 +11,7 @@ import torch
 import typer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
-from tiny_world import SEEN, fewshift, write_kit, write_records
+from tiny_world import SEEN, shell, write_kit, write_records
 
 from fewshift.cli.app import app
 from fewshift.core.precond import DomainPreconditioners
@@ -121,22 +121,22 @@ def test_an_ablation_runs_at_tiny_sizes(tmp_path: Path) -> None:
     stages = table_named("hard-label").stages(setup)
     setup.file("").mkdir(parents=True)
     for stage in stages:
-        done = fewshift(*stage.words)
-        assert done.exit_code == 0, f"{stage.words}: {done.output} {done.exception}"
+        done = shell(*stage.words)
+        assert done.code == 0, f"{stage.words}: {done.err}"
         assert stage.makes.exists()
     results = next(stage.makes for stage in stages if stage.words[0] == "evaluate")
     scores = {read.score.method: read.score for read in read_scores([results])}
     assert set(scores) == {"tsp", "tsp_hard_label"}
     assert sorted(scores["tsp_hard_label"].notes["coefficients"].values()) == [0.0, 1.0]
     kit = next(stage.makes for stage in stages if stage.words[:2] == ("train", "classifier"))
-    assert "| not positive definite | 0.0 % | 0.0 % |  |" in fewshift("spectrum", kit).stdout
+    assert "| not positive definite | 0.0 % | 0.0 % |  |" in shell("spectrum", kit).out
 
 
 def test_the_command_lists_prints_and_skips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert fewshift("reproduce").stdout.splitlines()[0].startswith("multi-domain ")
+    assert shell("reproduce").out.splitlines()[0].startswith("multi-domain ")
     common = ("reproduce", "coefficients", "--suite", "drawn", "--scale", "quick", "--out", tmp_path)
-    printed = fewshift(*common, "--dry-run")
-    lines = printed.stdout.splitlines()
+    printed = shell(*common, "--dry-run")
+    lines = printed.out.splitlines()
     assert lines[0].startswith("fewshift train backbone --suite drawn --preset quick")
     assert lines[-1].startswith("fewshift report ")
     assert not list(tmp_path.iterdir())
@@ -148,11 +148,11 @@ def test_the_command_lists_prints_and_skips(tmp_path: Path, monkeypatch: pytest.
         Path(words[words.index("--out") + 1]).write_text("made")
 
     monkeypatch.setattr("fewshift.cli.reproduce._run", pretend)
-    assert fewshift(*common).exit_code == 0
+    assert shell(*common).code == 0
     assert len(ran) == len(lines) == 6
-    again = fewshift(*common)
+    again = shell(*common)
     assert [words[0] for words in ran[6:]] == ["evaluate", "report", "report"]
-    assert again.stderr.count("there is ") == 3
+    assert again.err.count("there is ") == 3
 
 
 def test_a_hard_label_is_the_likeliest(tmp_path: Path) -> None:

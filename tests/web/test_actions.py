@@ -1,8 +1,10 @@
 """What the page's buttons do, called as gradio calls them."""
 
+import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -12,11 +14,14 @@ from fewshift.estimator.saved import load
 from fewshift.web.limits import LIMITS
 from fewshift.web.server import Address
 
-gradio = pytest.importorskip("gradio", reason="the web extra is not installed")
-
-from fewshift.web import actions  # noqa: E402
-
 Gallery = Callable[..., list[tuple[str, None]]]
+
+
+@pytest.fixture(scope="module")
+def actions() -> ModuleType:
+    """The page's buttons; gradio takes seconds to import, which only these tests should wait for."""
+    pytest.importorskip("gradio", reason="the web extra is not installed")
+    return importlib.import_module("fewshift.web.actions")
 
 
 def fields(*classes: tuple[str, list[tuple[str, None]] | None]) -> list[object]:
@@ -27,7 +32,7 @@ def fields(*classes: tuple[str, list[tuple[str, None]] | None]) -> list[object]:
     return [*names, *(images for _, images in classes), *[None] * empty]
 
 
-def test_adapt_try_and_forget(opened: Opened, gallery: Gallery, tmp_path: Path) -> None:
+def test_adapt_try_and_forget(actions: ModuleType, opened: Opened, gallery: Gallery, tmp_path: Path) -> None:
     given = fields(("rot", gallery("red", range(2))), ("grün", gallery("green", range(2))))
     fit, said, tabs, domains, _, _, download = actions.adapting(opened, tmp_path)("ncc", *given)
     assert "2 classes from 4 images" in said
@@ -47,7 +52,9 @@ def test_adapt_try_and_forget(opened: Opened, gallery: Gallery, tmp_path: Path) 
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_mistakes_are_sentences_on_the_page(opened: Opened, gallery: Gallery, tmp_path: Path) -> None:
+def test_mistakes_are_sentences_on_the_page(
+    actions: ModuleType, opened: Opened, gallery: Gallery, tmp_path: Path
+) -> None:
     adapt, classify = actions.adapting(opened, tmp_path), actions.trying(tmp_path)
     done, said, *_ = adapt("tsp", *fields(("a", gallery("red", range(1)))))
     assert done is None
@@ -61,7 +68,7 @@ def test_mistakes_are_sentences_on_the_page(opened: Opened, gallery: Gallery, tm
 
 
 def test_what_we_did_wrong_is_a_sentence_too(
-    opened: Opened, gallery: Gallery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    actions: ModuleType, opened: Opened, gallery: Gallery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("a secret of the machine")
@@ -73,7 +80,7 @@ def test_what_we_did_wrong_is_a_sentence_too(
     assert "secret" not in said
 
 
-def test_one_more_class_until_there_are_ten() -> None:
+def test_one_more_class_until_there_are_ten(actions: ModuleType) -> None:
     shown, *cards, button = actions.one_more(3)
     assert shown == 4
     assert [card.visible for card in cards] == [True] * 4 + [False] * 6
