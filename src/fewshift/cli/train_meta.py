@@ -225,7 +225,8 @@ def with_changes(recipe: Recipe[S], wanted: Wanted) -> Recipe[S]:
         assert not isinstance(recipe.settings, PolicySettings)  # it has no inner level
         changes["inner"] = replace(recipe.settings.inner, **inner)
     if changes.get("updates") is not None and not isinstance(recipe.settings, PolicySettings):
-        changes["period"] = min(recipe.settings.period, changes["updates"])
+        once = recipe.settings.period == recipe.settings.updates  # the rate falls once, over the whole run
+        changes["period"] = changes["updates"] if once else min(recipe.settings.period, changes["updates"])
     return changed(recipe, wanted.save_every, **changes)
 
 
