@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fewshift.core.descent import descend
 from fewshift.core.losses import inner_objective
 from fewshift.core.updates import Adadelta, Preconditioned, Update
+from fewshift.nets import last_map
 from fewshift.nets.any_module import backbone_from
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.engine import PlainEngine
@@ -18,10 +19,10 @@ from fewshift.nets.last_map import (
     LastMapEngine,
     Remembered,
     below_last,
-    closed_space,
     descend_on_features,
     last_map_of,
 )
+from fewshift.nets.small_space import closed_space, space_pays
 from fewshift.types import Labelled, Task
 
 MATRIX = torch.eye(8, dtype=torch.float64) + 0.3 * torch.ones(8, 8, dtype=torch.float64)
@@ -104,13 +105,16 @@ MATRICES = {  # and the dimensions of the space that 5 images stay in; None: it 
 
 
 @pytest.mark.parametrize("name", MATRICES)
-def test_descent_in_a_small_space_equals_descent_in_all_of_it(name: str) -> None:
+def test_descent_in_a_small_space_equals_descent_in_all_of_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     matrix, wanted = MATRICES[name]
     chance = torch.Generator().manual_seed(5)
     features = torch.randn(5, 64, generator=chance, dtype=torch.float64)
     start = torch.eye(64, dtype=torch.float64) + 0.1 * MANY
     basis = closed_space(features @ start.mT, matrix)
     assert (None if basis is None else basis.shape[1]) == wanted
+    monkeypatch.setattr(last_map, "space_pays", lambda *_: True)
     task = Task(Labelled(features, torch.tensor([0, 0, 1, 1, 1])), 2)
     update = Preconditioned(None if matrix is None else {"last": matrix}, {"last": 0.8})
     found = descend_on_features(task, "last", start, update, 6)
@@ -123,3 +127,10 @@ def test_descent_in_a_small_space_equals_descent_in_all_of_it(name: str) -> None
 def test_too_many_images_for_a_small_space() -> None:
     assert closed_space(torch.randn(49, 64), None) is None
     assert closed_space(torch.randn(48, 64), None) is not None
+
+
+def test_the_space_is_looked_for_where_it_pays() -> None:
+    matrix = torch.empty(1280, 1280, device="meta")
+    for count, steps, pays in ((25, 10, False), (75, 40, True), (250, 40, True), (900, 40, False)):
+        assert space_pays(torch.empty(count, 1280, device="meta"), matrix, steps) is pays
+    assert space_pays(torch.empty(5, 1280, device="meta"), None, 5)

@@ -3,10 +3,7 @@
 With X (n, d) the support features below the map and Z = X θᵀ those above it, the gradient of any loss of Z is
 G = BᵀX with B = ∂L/∂Z. So descent stays at θ_t = θ_0 − A_tᵀX with A_t (n, d), and Z_t = Z_0 − (X Xᵀ) A_t:
 a step costs n² d instead of n d², and P G = (B Pᵀ)ᵀX instead of a product of two d x d matrices.
-
-Losses know Z by its inner products alone, so the rows of B are blends of those of Z, and descent stays in the
-space of Z_0's rows, or in that and the directions of a P that has few. In an orthonormal basis of it, m
-numbers take the place of d: a handful of images on a map of 1280 channels needs a few hundred at most.
+It stays in a small space, too: see `fewshift.nets.small_space`.
 """
 
 from __future__ import annotations
@@ -25,10 +22,8 @@ from fewshift.core.updates import Preconditioned, Update
 from fewshift.nets.adapters import ResidualAdapters
 from fewshift.nets.backbone import CHUNK, Backbone, named_tensors
 from fewshift.nets.lite0 import Lite0, folded
+from fewshift.nets.small_space import closed_space, space_pays
 from fewshift.types import Labelled, Task, TaskParams
-
-PROBES = 8  # random vectors that look for P's directions: an eighth of the channels
-LARGE = 4 / 3  # a space of more than three quarters of the channels saves nothing
 
 
 def why_not_last_only(backbone: Backbone) -> str | None:
@@ -195,7 +190,7 @@ def descend_on_features(
     matrix = None if update.preconditioner is None else update.preconditioner[site]
     with torch.no_grad():
         kernel, mapped = features @ features.mT, features @ start.detach().mT
-        basis = closed_space(mapped, matrix)
+        basis = closed_space(mapped, matrix) if space_pays(mapped, matrix, steps) else None
         if basis is not None:
             mapped = mapped @ basis
             matrix = None if matrix is None else basis.mT @ matrix @ basis
@@ -213,30 +208,6 @@ def descend_on_features(
         moved = moved if basis is None else moved @ basis.mT
         final = {site: start.detach() - moved.mT @ features}
     return Trajectory(final, torch.stack(losses) if losses else torch.empty(0))
-
-
-def closed_space(mapped: Tensor, matrix: Tensor | None) -> Tensor | None:  # (n, d), (d, d) -> (d, m)
-    """An orthonormal basis of a space that holds these rows and that P does not leave; None if it is large.
-
-    A `low_rank` P, blended or not, is a multiple of I and a part of few directions: random vectors and what P
-    makes of them span those. For a P of another kind they do not, which is noticed.
-    """
-    dim = mapped.shape[1]
-    rows = mapped
-    if matrix is not None:
-        chance = torch.Generator().manual_seed(0)
-        probes = torch.randn(dim // PROBES, dim, generator=chance).to(mapped)
-        rows = torch.cat([mapped, probes, probes @ matrix.mT])
-    if len(rows) * LARGE > dim:
-        return None
-    basis: Tensor = torch.linalg.qr(rows.mT).Q
-    if matrix is not None:
-        inside = basis @ torch.randn(basis.shape[1], 4, generator=chance).to(mapped)
-        reached = matrix @ inside
-        left = reached - basis @ (basis.mT @ reached)
-        if left.norm() > reached.norm() * torch.finfo(mapped.dtype).eps ** 0.75:
-            return None
-    return basis
 
 
 def _layout(images: Tensor) -> torch.memory_format:
