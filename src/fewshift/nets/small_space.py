@@ -2,8 +2,8 @@
 
 Losses know the mapped features Z (n, d) by their inner products alone, so the rows of their gradient are
 blends of those of Z, and descent stays in the space of Z_0's rows, or in that and the directions of a P that
-has few. In an orthonormal basis of it, m numbers take the place of d: 75 images on a map of 1280 channels need
-75 numbers, or 395 with a `low_rank` P.
+has few. In an orthonormal basis of it, m numbers take the place of d: 75 images on a map of 1280 channels
+need 75 numbers, or 395 with a `low_rank` P.
 """
 
 from __future__ import annotations
