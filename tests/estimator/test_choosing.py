@@ -13,8 +13,9 @@ from torch import Tensor
 import fewshift as fs
 from fewshift.core.centroids import cosine_logits, prototypes
 from fewshift.core.descent import Trajectory
+from fewshift.core.starts import DomainStarts
 from fewshift.core.updates import Adadelta, Preconditioned
-from fewshift.estimator.choosing import STOPS, choose, clearly_better
+from fewshift.estimator.choosing import choose, clearly_better
 from fewshift.estimator.hints import support_hints
 from fewshift.estimator.recipes import recipe
 from fewshift.estimator.temperature import calibrated_scale
@@ -125,45 +126,74 @@ class Scripted:
 @pytest.mark.parametrize(
     ("quality", "wanted"),
     [
-        (lambda moved: 1.0 + moved / 10, "strong"),  # the farther the better
-        (lambda moved: 1.0 if moved == 0 else 0.05, "frozen"),  # any step hurts
-        (lambda moved: 1.0 if moved == 0 else 1.5 if moved <= 3 else 0.2, "gentle"),
+        (lambda moved: 1.0 + moved / 10, 20),  # the farther the better
+        (lambda moved: 1.0 if moved == 0 else 0.05, 0),  # any step hurts
+        (lambda moved: 1.0 if moved == 0 else 1.5 if moved <= 5 else 0.2, 5),  # a few are enough
+        (lambda moved: 1.0, 20),  # nothing to be seen: what validation says
     ],
 )
-def test_the_choice_follows_the_held_out_images(
-    small_kit: Kit, quality: Callable[[float], float], wanted: str
+def test_clear_verdicts_of_the_held_out_images_are_heard(
+    small_kit: Kit, quality: Callable[[float], float], wanted: int
 ) -> None:
     way = 4
     labels = torch.arange(40) % way
     task = Task(Labelled(labels.float()[:, None, None, None].expand(-1, 3, 4, 4), labels), way)
     plan = recipe("gd", small_kit, task)
-    plan = replace(
-        plan, start={"last": torch.zeros(1)}, gentle=Pair(0.0, 0.1), strong=Pair(0.0, 1.0), familiarity=0.4
-    )
+    plan = replace(plan, start={"last": torch.zeros(1)}, validated=Pair(0.0, 1.0))
     choice = choose(plan, Scripted(small_kit, quality, way), task, "auto", 0, nothing)
     settings = choice.settings
-    found = "frozen" if settings.frozen else "strong" if settings.rates[1] == 1.0 else "gentle"
-    assert found == wanted
+    assert settings.steps == wanted
+    assert settings.frozen == (wanted == 0)
     assert "40 held-out support images" in settings.why
     assert choice.evidence is not None
-    if wanted != "frozen":
-        assert settings.steps in (*STOPS, 40)
 
 
-def test_the_coefficients_choose_where_nothing_can_be_held_out(small_kit: Kit) -> None:
+def test_validation_chooses_where_nothing_can_be_held_out(small_kit: Kit) -> None:
     task = Task(Labelled(torch.randn(3, 3, 32, 32), torch.arange(3)), 3)
     plan = recipe("tsp", small_kit, task)
-    engine = choose_engine(small_kit.backbone)
-    for familiarity, pair in ((0.9, plan.gentle), (0.1, plan.strong)):
-        choice = choose(replace(plan, familiarity=familiarity), engine, task, "auto", 0, nothing)
-        assert choice.settings.rates == tuple(pair)
-        assert choice.evidence is None
+    choice = choose(plan, choose_engine(small_kit.backbone), task, "auto", 0, nothing)
+    assert choice.settings.rates == tuple(plan.validated)
+    assert choice.settings.steps == 20
+    assert choice.evidence is None
 
 
-def test_a_verdict_needs_more_than_its_standard_error() -> None:
+def test_large_sets_take_the_steps_that_were_validated_for_them(small_kit: Kit) -> None:
+    labels = torch.arange(60)
+    task = Task(Labelled(torch.randn(60, 3, 32, 32), labels), 60)
+    plan = recipe("tsp", small_kit, task)
+    assert choose(plan, choose_engine(small_kit.backbone), task, "auto", 0, nothing).settings.steps == 40
+
+
+def test_rates_are_the_kits_own_between_its_two_pairs(small_kit: Kit) -> None:
+    task = Task(Labelled(torch.randn(4, 3, 32, 32), torch.arange(4) % 2), 2)
+    plan = recipe("tsp", small_kit, task)
+    assert plan.source == "rates of the kit's validation"
+    assert 0.25 <= plan.validated.adapters <= 0.5
+    assert 0.02 <= plan.validated.last <= 0.05
+    bare = replace(small_kit, info={})
+    assert recipe("tsp", bare, task).validated == recipe("tsp", bare, task).published
+    assert recipe("tsa", small_kit, task).source == "the paper's rates"
+
+
+def test_starting_values_bring_their_own_rates_and_share(small_kit: Kit) -> None:
+    task = Task(Labelled(torch.randn(4, 3, 32, 32), torch.arange(4) % 2), 2)
+    usual = small_kit.backbone.init()
+    domains = small_kit.domains
+    starts = DomainStarts(domains, {s: torch.ones(3, *v.shape) for s, v in usual.items()}, base=dict(usual))
+    pairs = {"start": {"seen": [0.7, 0.07], "unseen": [0.7, 0.07]}}
+    for share, wanted in ((0.0, usual["last"]), (1.0, torch.ones_like(usual["last"]))):
+        info = {"rates": pairs, "start_shares": {"start": {"seen": share, "unseen": share}}}
+        plan = recipe("tsp", replace(small_kit, starts=starts, info=info), task)
+        assert plan.validated == pytest.approx(Pair(0.7, 0.07))
+        torch.testing.assert_close(plan.start["last"], wanted)
+
+
+def test_a_verdict_needs_more_than_two_standard_errors() -> None:
     noise = torch.randn(50, generator=torch.Generator().manual_seed(0))
+    still = (noise - noise.mean()) / noise.std()
     assert clearly_better(torch.zeros(50), torch.full((50,), 0.1))
-    assert not clearly_better(torch.zeros(50), noise - noise.mean() + 0.01)
+    assert clearly_better(torch.zeros(50), still + 2.1 / 50**0.5)
+    assert not clearly_better(torch.zeros(50), still + 1.9 / 50**0.5)
     assert not clearly_better(torch.full((50,), 0.1), torch.zeros(50))
     assert not clearly_better(torch.zeros(1), torch.ones(1))
 

@@ -54,13 +54,13 @@ def test_every_candidate_is_measured_at_every_stop(
     wanted = [own_grid.candidate(text) for text in ("own P 0.25 0.05", "usual I 0.5 0.05")]
     names = ["birds", "dtd10"]
     found = own_grid.run(md_mini, str(kit_file), wanted, shot, 60.0, "cpu", names=names, rounds=1)
-    assert found["query"].shape == (2, 2, len(own_grid.STOPS), 1 + len(own_grid.SCALES))
+    assert found["query"].shape == (2, 2, len(own_grid.NAMED_STOPS), 1 + len(own_grid.SCALES))
     assert [c.name for c in wanted] == found["candidates"].tolist()
     usual = found["query"][:, 1]
     np.testing.assert_allclose(usual[:, 0, 1:], found["frozen"][:, 1:], rtol=0.01)  # nothing has moved yet
     assert np.abs(usual[:, -1] - usual[:, 0]).max() > 0.01
     if shot > 1:
-        assert found["held"].shape == (2, 2, len(own_grid.HALF_STOPS), shot * WAY, WAY)
+        assert found["held"].shape == (2, 2, len(own_grid.NAMED_STOPS) - 1, shot * WAY, WAY)
     own_grid.write(found, tmp_path / "grid.npz")
     with np.load(tmp_path / "grid.npz") as again:
         assert (again["query"] == found["query"]).all()

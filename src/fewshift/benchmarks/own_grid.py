@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,53 +19,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fewshift.benchmarks.embed_many import embedder
+from fewshift.benchmarks.own_candidates import Candidate, candidate, facts_of, rule_of, start_of
 from fewshift.benchmarks.own_tasks import OwnTask, draw, ready, sources
 from fewshift.core.centroids import cosine_logits, prototypes
-from fewshift.core.precond import blend_sites
-from fewshift.core.starts import task_start
-from fewshift.core.updates import Preconditioned, site_rates
+from fewshift.core.starts import part_way
+from fewshift.core.updates import Preconditioned
 from fewshift.estimator.kits import Opened, open_kit
 from fewshift.estimator.trials import Fold, halves
-from fewshift.methods.build import coefficients_of, start_share
 from fewshift.methods.rates import certainty
 from fewshift.nets.engine import Engine
-from fewshift.nets.kit import Kit
 from fewshift.progress import Track, silent
-from fewshift.types import Labelled, Preconditioner, Split, Task, TaskParams
+from fewshift.types import Labelled, Split, Task, TaskParams
+
+__all__ = ["Candidate", "candidate", "run", "summary", "write"]
 
 STOPS = (0, 2, 5, 10, 20, 40)
 SCALES = (5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0)  # of the cosine, for the queries' cross-entropy
+MIXED_AT = 20  # steps after which parameters part of the way back to the frozen network are measured, too
+MIXES = (0.25, 0.5, 0.75)
+NAMED_STOPS = ("0", "2", "5", "10", "20", *(f"20x{share:g}" for share in MIXES), "40")
 HALF_STOPS = (0, 2, 5, 10, 20)  # of trials on halves: who is ahead then is ahead at the end
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """Where to start and how fast to go."""
-
-    start: str  # "usual", or learned ones: "common", "own" (the blend of domains) or "certainty" between them
-    preconditioned: bool
-    adapters: float
-    last: float
-
-    @property
-    def name(self) -> str:
-        """A short name, such as `certainty P 0.25 0.05`."""
-        return f"{self.start} {'P' if self.preconditioned else 'I'} {self.adapters:g} {self.last:g}"
-
-
-def candidate(text: str) -> Candidate:
-    """The candidate of this name."""
-    start, matrix, adapters, last = text.split()
-    return Candidate(start, matrix == "P", float(adapters), float(last))
-
-
-@dataclass(frozen=True)
-class _Facts:
-    """What a task's images say before anything moves."""
-
-    coefficients: Tensor | None
-    share: float
-    matrices: dict[str, Preconditioner | None]  # "P" and "I"
 
 
 def run(
@@ -101,9 +73,9 @@ def run(
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return joined | {
         "candidates": np.array([c.name for c in candidates]),
-        "stops": np.array(STOPS),
+        "stops": np.array(NAMED_STOPS),
         "scales": np.array(SCALES),
-        "half_stops": np.array(HALF_STOPS),
+        "half_stops": np.array(NAMED_STOPS[:-1]),
         "shot": np.array(shot),
     }
 
@@ -112,9 +84,9 @@ def _round(
     opened: Opened, tasks: Sequence[OwnTask], candidates: Sequence[Candidate]
 ) -> dict[str, NDArray[Any]]:
     device, kit = opened.device, opened.kit
-    facts = [_facts(kit, task) for task in tasks]
-    starts = [[_start(kit, c, f) for f in facts] for c in candidates]
-    rules = [[_rule(c, f, kit) for f in facts] for c in candidates]
+    facts = [facts_of(kit, task) for task in tasks]
+    starts = [[start_of(kit, c, f) for f in facts] for c in candidates]
+    rules = [[rule_of(c, f, kit) for f in facts] for c in candidates]
     labels, asked = tasks[0].labels.to(device), tasks[0].asked.to(device)
     whole = torch.stack([torch.cat([task.support, task.query]) for task in tasks])
     known = len(labels)
@@ -168,6 +140,7 @@ def _descents(
     measure: Callable[[Tensor], Tensor],
 ) -> NDArray[np.float16]:  # (tasks, candidates, stops, ...)
     count, taken = len(starts), 0
+    usual = engine.backbone.init()
     params = [p for row in starts for p in row]
     updates = [rule for row in rules for rule in row]
     found = []
@@ -177,6 +150,11 @@ def _descents(
             taken = stop
         rows = [params[k * len(tasks) : (k + 1) * len(tasks)] for k in range(count)]
         found.append(np.stack([_along(embed(row), measure) for row in rows], axis=1))
+        if stop != MIXED_AT:
+            continue
+        for share in MIXES:
+            mixed = [[part_way(usual, params, share) for params in row] for row in rows]
+            found.append(np.stack([_along(embed(row), measure) for row in mixed], axis=1))
     return np.stack(found, axis=2)
 
 
@@ -191,33 +169,6 @@ def _along(
 ) -> NDArray[np.float16]:  # (tasks, ...)
     there = torch.stack([measure(each) for each in features])
     return there.half().cpu().numpy()
-
-
-@torch.no_grad()
-def _facts(kit: Kit, task: OwnTask) -> _Facts:
-    there = coefficients_of(kit)(task.support)
-    own: Preconditioner | None = None
-    if task.support.is_cuda:  # a matrix in either case, so that one graph serves both
-        own = {site: torch.eye(len(v), device=v.device) for site, v in kit.backbone.init().items()}
-    if there is None:
-        return _Facts(None, 0.0, {"I": own, "P": own})
-    known = Task(Labelled(task.support, task.labels), task.way)
-    share = start_share(kit, "tsp_start", oracle=False)(known, there)
-    blended = own if kit.preconditioners is None else dict(blend_sites(there, kit.preconditioners.matrices()))
-    return _Facts(there, share, {"I": own, "P": blended})
-
-
-def _start(kit: Kit, which: Candidate, facts: _Facts) -> TaskParams:
-    usual = kit.backbone.init()
-    if which.start == "usual" or facts.coefficients is None:
-        return usual
-    share = {"common": 0.0, "own": 1.0, "certainty": facts.share}[which.start]
-    return task_start(usual, kit.starts, facts.coefficients, share)
-
-
-def _rule(which: Candidate, facts: _Facts, kit: Kit) -> Preconditioned:
-    rates = site_rates(kit.backbone.sites, which.adapters, which.last, last_site=kit.backbone.sites[-1])
-    return Preconditioned(facts.matrices["P" if which.preconditioned else "I"], rates)
 
 
 def _numbers(coefficients: Tensor | None, count: int) -> NDArray[np.float32]:
@@ -235,9 +186,7 @@ def summary(found: dict[str, NDArray[Any]]) -> dict[str, Any]:
             "tasks": int(mine.sum()),
             "ncc": round(100 * float(frozen[mine].mean()), 2),
             "gain": {
-                str(name): dict(
-                    zip(map(str, STOPS), gains[mine][:, k].mean(0).round(2).tolist(), strict=True)
-                )
+                str(name): dict(zip(NAMED_STOPS, gains[mine][:, k].mean(0).round(2).tolist(), strict=True))
                 for k, name in enumerate(found["candidates"])
             },
         }

@@ -26,6 +26,8 @@ from fewshift.nets.together import Together
 from fewshift.progress import Track, silent
 from fewshift.types import Split
 
+__all__ = ["WAY", "run"]
+
 ON_ALL_SITES = ("tsp", "tsa", "gd")  # what a graph can do
 
 

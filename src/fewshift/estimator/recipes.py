@@ -5,7 +5,6 @@ The same updates and rates as in `fewshift.methods`, taken apart so that rates a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,13 +16,14 @@ from fewshift.core.precond import blend_sites
 from fewshift.core.starts import task_start
 from fewshift.core.updates import Adadelta, Preconditioned, Update, site_rates
 from fewshift.errors import FewshiftError
-from fewshift.methods.build import coefficients_of, published_rates, rate_rule, start_share
+from fewshift.methods.build import coefficients_of, published_rates, rate_rule, start_share, tuned_rates
 from fewshift.methods.rates import PA_RATES, TSA_RATES, BySeen, Pair
 from fewshift.nets.kit import Kit
 from fewshift.types import Task, TaskParams
 
 METHODS = ("tsp", "tsa", "gd", "pa", "ncc")
 STEPS = 40  # of every published method
+WITH_STARTS = ("tsp_start", "start")  # names of tsp with learned starting values in a kit's validation
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,8 @@ class Recipe:
     start: TaskParams
     update: Callable[[Pair], Update[Any]]
     published: Pair  # the paper's, between its two pairs by the coefficients
-    gentle: Pair  # for domains like those trained on
-    strong: Pair  # for others
-    familiarity: float  # 0 to 1: how much the coefficients speak for the gentle pair
+    validated: Pair  # what the kit's validation chose, likewise; the paper's where the kit has none
+    source: str  # whose rates `validated` are, in words
     coefficients: Tensor | None  # (k,)
 
 
@@ -46,15 +45,15 @@ def recipe(method: str, kit: Kit, task: Task) -> Recipe:
     coefficients = coefficients_of(kit)(task.support.images)
     start = _start(method, kit, task, coefficients)
     published = _published(method, kit)
-    pairs = _own_images(method, kit) or published
+    name = _validated_name(method, kit)
+    validated = published if name is None else tuned_rates(kit, name)
     return Recipe(
         method,
         start,
         _updates(method, kit, start, coefficients),
         rate_rule(kit, published, oracle=False)(task, coefficients).rates,
-        pairs.seen,
-        pairs.unseen,
-        _familiarity(kit, task, coefficients),
+        rate_rule(kit, validated, oracle=False)(task, coefficients).rates,
+        "the paper's rates" if name is None else "rates of the kit's validation",
         coefficients,
     )
 
@@ -68,7 +67,9 @@ def _start(method: str, kit: Kit, task: Task, coefficients: Tensor | None) -> Ta
     if method == "tsp":
         _check_tsp(kit)
         assert coefficients is not None  # the kit has a classifier
-        share = start_share(kit, "tsp_start", oracle=False)(task, coefficients)
+        known = kit.info.get("start_shares", {})
+        name = next((name for name in WITH_STARTS if name in known), WITH_STARTS[0])
+        share = start_share(kit, name, oracle=False)(task, coefficients)
         return task_start(kit.backbone.init(), kit.starts, coefficients, share)
     return kit.backbone.init()
 
@@ -89,19 +90,13 @@ def _published(method: str, kit: Kit) -> BySeen:
     return {"tsa": TSA_RATES, "pa": PA_RATES}.get(method) or published_rates(kit)
 
 
-def _own_images(method: str, kit: Kit) -> BySeen | None:
-    """Pairs that were chosen on small validation tasks, where the kit has them.
-
-    Those of `fewshift train rates` are for the protocol's large tasks and too hot for a handful of images.
-    """
-    found = kit.info.get("own_images", {}).get("rates", {}).get(method)
-    return found and BySeen(seen=Pair(*found["seen"]), unseen=Pair(*found["unseen"]))
-
-
-def _familiarity(kit: Kit, task: Task, coefficients: Tensor | None) -> float:
-    """Where `ByCertainty` would stand between the two pairs: its own curve, read off at 0 and 1."""
-    rule = rate_rule(kit, BySeen(seen=Pair(math.e, 1.0), unseen=Pair(1.0, 1.0)), oracle=False)
-    return math.log(rule(task, coefficients).rates.adapters)
+def _validated_name(method: str, kit: Kit) -> str | None:
+    """Under which name the kit has rates for this method, or for the one nearest to it."""
+    known = kit.info.get("rates", {})
+    names: tuple[str, ...] = (method,)
+    if method == "tsp":
+        names = (*WITH_STARTS, "tsp", "gd") if kit.starts is not None else ("tsp", "gd")
+    return next((name for name in names if name in known), None)
 
 
 def _check_tsp(kit: Kit) -> None:
