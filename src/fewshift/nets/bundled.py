@@ -56,8 +56,8 @@ def find_kit(name_or_path: str | None, device: torch.device | str = "cpu") -> tu
 def validation_score(info: Mapping[str, Any]) -> float:
     """What a kit says of its accuracy on validation tasks; minus infinity where it says nothing.
 
-    That is `validation.default_score`, which `fewshift bench kits --write` puts there after the same tasks for
-    every kit, or else the best method's mean over both kinds of domains at the rates that `fewshift train
+    That is `validation.default_score`, which `fewshift bench kits --write` puts there after the same tasks
+    for every kit, or else the best method's mean over both kinds of domains at the rates that `fewshift train
     rates` chose for it.
     """
     told = info.get("validation", {}).get("default_score")
