@@ -53,7 +53,7 @@ def test_little_is_kept() -> None:
     large = lease(KEPT // 4)[1]
     assert waiting() == 0, "memory waits while more than enough is in use"
     del large
-    assert buffers._in_use == 0
+    assert not buffers._lent
 
 
 def test_small_and_unfitting_requests_do_not_take_large_buffers() -> None:

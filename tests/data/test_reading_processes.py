@@ -110,6 +110,12 @@ def test_processes_are_light_and_kept(records: Domain) -> None:
     if sys.platform == "linux":
         for pid in ids[0]:
             assert "libtorch" not in Path(f"/proc/{pid}/maps").read_text()
+    (first, _) = workers()
+    first.kill()
+    while first.status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    assert len(list(prefetch(read, planned(records, 3), kind="processes"))) == 3
+    assert len(workers()) == 2
     both = zip(*(prefetch(read, planned(records, 2), kind="processes") for _ in range(2)), strict=True)
     assert all(pixels(one) == pixels(other) for one, other in both)
     assert len(workers()) == 2

@@ -73,7 +73,7 @@ def evaluate(
     ] = "tf32",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     shard: Annotated[str, typer.Option(help="This process's part as i/n; each with its own --out.")] = "1/1",
-    workers: Annotated[int, typer.Option(min=0, help="Threads that read the next tasks meanwhile.")] = 2,
+    workers: Annotated[int, typer.Option(min=0, help="Workers that read the next tasks meanwhile.")] = 2,
     cache: Annotated[
         bool, typer.Option("--cache", help="Read large pictures from rounded caches too; results say so.")
     ] = False,

@@ -24,7 +24,7 @@ KEPT = 160 * 2**20  # bytes: memory is kept for later only while all of it, in u
 
 _lock = threading.RLock()  # a buffer may come back at any moment, even while this thread holds the lock
 _free: list[NDArray[np.float32]] = []
-_in_use = 0
+_lent: dict[int, int] = {}  # address -> bytes
 
 
 def lease(*shape: int) -> tuple[NDArray[np.float32], Tensor]:
@@ -47,28 +47,30 @@ def lease(*shape: int) -> tuple[NDArray[np.float32], Tensor]:
 
 
 def _take(size: int) -> NDArray[np.float32]:
-    global _in_use
     found = None
     with _lock:
         for place, waiting in enumerate(_free):
             if size <= len(waiting) <= size + 2 * STEP:
                 found = _free.pop(place)
                 break
-        while _free and _in_use + size * 4 + sum(waiting.nbytes for waiting in _free) > KEPT:
+        while _free and _all_bytes() + size * 4 > KEPT:
             _free.pop(0)
     if found is None:
         found = _fresh(-(-size // STEP) * STEP)
-    with _lock:
-        _in_use += found.nbytes
+    _lent[found.ctypes.data] = found.nbytes
     return found
 
 
 def _give_back(owner: NDArray[np.float32]) -> None:
-    global _in_use
     with _lock:
-        _in_use -= owner.nbytes
-        if _in_use + owner.nbytes + sum(waiting.nbytes for waiting in _free) <= KEPT:
+        del _lent[owner.ctypes.data]
+        if _all_bytes() + owner.nbytes <= KEPT:
             _free.append(owner)
+
+
+def _all_bytes() -> int:
+    """In use and waiting. Added up each time: buffers that come back meanwhile would upset a running sum."""
+    return sum(list(_lent.values())) + sum(waiting.nbytes for waiting in list(_free))
 
 
 def _fresh(size: int) -> NDArray[np.float32]:

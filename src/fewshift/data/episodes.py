@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, runtime_checkable
 from typing import Protocol as Interface
 
+import numpy as np
+
 from fewshift.data.buffers import lease
 from fewshift.data.domain import Domain, ImageSource, Item
 from fewshift.data.pixels import PROTOCOL_84, PixelRule, Planes, prepare_into, prepare_planes_into
@@ -152,5 +154,7 @@ def _items(class_ids: Sequence[int], images: Sequence[Sequence[int]]) -> list[It
 def _labels(images: Sequence[Sequence[int]]) -> Tensor:  # (n,) int64
     import torch  # here, so that processes that only read images do without
 
-    counts = torch.tensor([len(indices) for indices in images])
-    return torch.repeat_interleave(torch.arange(len(images)), counts)
+    # By numpy: torch would start its threads for this, and they keep a core busy for a while afterwards.
+    return torch.from_numpy(
+        np.repeat(np.arange(len(images), dtype=np.int64), [len(indices) for indices in images])
+    )

@@ -69,6 +69,10 @@ class Processes:
         """How many."""
         return len(self._processes)
 
+    def alive(self) -> bool:
+        """Whether none has ended."""
+        return all(process.poll() is None for process in self._processes)
+
     def ready(self) -> bool:
         """Whether all have started."""
         waiting = [process.stdout for process in self._processes if process.stdout]
@@ -210,9 +214,10 @@ def processes(count: int) -> Iterator[Processes]:
     """A group of processes, for the time being; kept afterwards if all that was submitted was answered."""
     with _lock:
         found = _resting.pop() if _resting else None
-    if found is not None and (found.count != count or found.owner != os.getpid()):
-        if found.owner == os.getpid():
-            found.end()
+    if found is not None and found.owner != os.getpid():
+        found = None  # of the process that this one was forked from
+    elif found is not None and (found.count != count or not found.alive()):
+        found.end()
         found = None
     group = found or Processes(count)
     try:
