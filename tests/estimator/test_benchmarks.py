@@ -35,6 +35,11 @@ def test_a_fit_is_compared_with_ncc_on_the_same_tasks(md_mini: Path, kit_file: P
     said = table(outcome).splitlines()
     assert said[0].endswith("2 shots         1 shot")
     assert said[1].startswith("birds")
+    short = own_images.run(
+        md_mini, str(kit_file), "pa", 5, (1, 2), "cpu", "valid", domains=("birds", "dtd10"), seconds=0.0
+    )
+    assert [row["domain"] for row in short["tasks"]] == ["birds"]  # one is always done
+    assert "dtd10" not in short["domains"]
     again = own_images.run(
         md_mini, str(kit_file), "pa", tasks=1, shots=(2,), device="cpu", split="valid", domains=("birds",)
     )

@@ -5,6 +5,7 @@ fewshift bench own-images --records DIR --kit KIT --tasks 10 --shots 1,2,5,10 --
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 
 from fewshift.benchmarks.even_batches import EvenBatches, most_together
-from fewshift.benchmarks.own_summary import summary
+from fewshift.benchmarks.own_summary import summaries
 from fewshift.benchmarks.own_tasks import WAY, OwnTask, draw, ready, sources
 from fewshift.estimator.adapting import Support, Tools, adapt
 from fewshift.estimator.choosing import check_parameters
@@ -42,8 +43,13 @@ def run(
     seed: int = 0,
     domains: Sequence[str] = (),
     track: Track = silent,
+    seconds: float = math.inf,
 ) -> dict[str, Any]:
-    """`tasks` tasks of every domain with each number of shots: a row a task, and the differences."""
+    """`tasks` tasks of every domain with each number of shots: a row a task, and the differences.
+
+    After so many seconds no more fits are begun; the rows say how many there were.
+    """
+    began = time.perf_counter()
     check_parameters(method, "auto", seed)
     opened = open_kit(kit, device, "auto", True)
     found = sources(records, split, opened, domains, track)
@@ -52,7 +58,7 @@ def run(
     rows: list[dict[str, Any]] = []
     bar = iter(track(range(len(jobs) + 1), label=f"fits with {opened.name}", total=len(jobs)))
     next(bar)
-    while len(rows) < len(jobs):
+    while len(rows) < len(jobs) and (not rows or time.perf_counter() - began < seconds):
         group = jobs[len(rows) : len(rows) + _abreast(opened, method, jobs[len(rows)][2])]
         group = [job for job in group if job[2] == group[0][2]]
         rows += _rows(opened, method, seed, [draw(*job, seed) for job in group])
@@ -61,14 +67,7 @@ def run(
     settings = {"kit": opened.name, "method": method, "way": WAY, "shots": list(shots), "tasks": tasks}
     return {
         "settings": settings | {"split": split, "seed": seed, "device": opened.device.type},
-        "domains": {s.name: summary([row for row in rows if row["domain"] == s.name]) for s in found},
-        "shots": {str(k): summary([row for row in rows if row["shot"] == k]) for k in shots},
-        "each": {
-            f"{s.name} {k}": summary([r for r in rows if (r["domain"], r["shot"]) == (s.name, k)])
-            for s in found
-            for k in shots
-        },
-        "all": summary(rows),
+        **summaries(rows),
         "tasks": rows,
     }
 

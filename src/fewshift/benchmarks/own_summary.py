@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
+
+def summaries(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """By domain, by number of shots, by both, and of all."""
+    return {
+        "domains": _by(rows, lambda row: str(row["domain"])),
+        "shots": _by(rows, lambda row: str(row["shot"])),
+        "each": _by(rows, lambda row: f"{row['domain']} {row['shot']}"),
+        "all": summary(rows),
+    }
+
+
+def _by(rows: Sequence[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> dict[str, dict[str, float]]:
+    names = list(dict.fromkeys(name(row) for row in rows))
+    return {each: summary([row for row in rows if name(row) == each]) for each in names}
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -32,10 +47,10 @@ def table(outcome: dict[str, Any]) -> str:
     heads = "".join(f"{k + ' shot' + 's' * (k != '1'):>15}" for k in shots)
     lines = [f"{'domain':<16} {'tasks':>5} {'fit':>7} {'ncc':>7}   difference{heads}"]
     for name, row in {**outcome["domains"], "all": outcome["all"]}.items():
-        cells = [outcome["each"][f"{name} {k}"] if name != "all" else outcome["shots"][k] for k in shots]
+        cells = [outcome["shots"][k] if name == "all" else outcome["each"].get(f"{name} {k}") for k in shots]
         lines.append(
             f"{name:<16} {row['tasks']:>5} {row['fit']:>7.2f} {row['ncc']:>7.2f} {_gain(row)}"
-            + "".join(f"{_gain(cell):>15}" for cell in cells)
+            + "".join(f"{_gain(cell) if cell else '':>15}" for cell in cells)
         )
     return "\n".join(lines)
 

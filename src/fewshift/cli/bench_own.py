@@ -39,6 +39,7 @@ def own_images(
     domains: Annotated[str | None, typer.Option(help="Names with commas. Default: all.")] = None,
     split: Annotated[str, typer.Option(help="valid or test: classes and domains of each.")] = "test",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
+    seconds: Annotated[float, typer.Option(help="After these no more fits are begun.")] = float("inf"),
     json_file: JsonFile = None,
 ) -> None:
     """Accuracy of a fit against ncc on small tasks of five classes, by domain and shots, with intervals.
@@ -55,7 +56,16 @@ def own_images(
 
     numbers, names = [int(shot) for shot in words(shots)], words(domains)
     outcome = comparison.run(
-        records, kit, method, tasks, numbers, device, split_named(split), domains=names, track=bars()
+        records,
+        kit,
+        method,
+        tasks,
+        numbers,
+        device,
+        split_named(split),
+        domains=names,
+        track=bars(),
+        seconds=seconds,
     )
     typer.echo(table(outcome), err=True)
     finish(outcome, json_file)
