@@ -6,27 +6,22 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.option_groups import with_groups
 from fewshift.cli.train_algorithms import classifier, preconditioners
 from fewshift.cli.train_bohb import bohb
 from fewshift.cli.train_maml import maml
 from fewshift.cli.train_modulation import cnaps, flute, trim
 from fewshift.cli.train_options import (
-    DeviceOption,
     DomainsOption,
-    ExactOption,
     OutOption,
     Precision,
     Preset,
     PresetOption,
-    QuietOption,
     RateOption,
     RecordsOption,
-    ResumeOption,
-    SaveOption,
-    SeedOption,
+    Run,
     SuiteOption,
     UpdatesOption,
-    ValidationOption,
 )
 from fewshift.cli.train_policy import policy as policy_command
 from fewshift.cli.train_rates import rates
@@ -42,7 +37,9 @@ train = typer.Typer(
 
 
 @train.command()
+@with_groups
 def backbone(
+    *,
     out: OutOption,
     records: RecordsOption = None,
     suite: SuiteOption = None,
@@ -73,13 +70,7 @@ def backbone(
     precision: Annotated[
         Precision | None, typer.Option(help="bfloat16 is faster on recent GPUs. Default: the preset's.")
     ] = None,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
-    validation_tasks: ValidationOption = None,
-    save_every: SaveOption = None,
-    resume: ResumeOption = False,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
+    run: Run,
 ) -> None:
     """Train an extractor by classification: on one domain, on several, or on several with teachers (URL).
 
@@ -101,19 +92,13 @@ def backbone(
             updates=updates,
             batch=batch,
             rate=rate,
-            validation_tasks=validation_tasks,
             teachers=teacher or [],
             hold_out=hold_out,
             flip=flip,
             never_mirrored=never_mirrored,
             zoom=zoom,
             precision=None if precision is None else precision.value,
-            seed=seed,
-            device=device,
-            save_every=save_every,
-            resume=resume,
-            exact=exact,
-            quiet=quiet,
+            run=run,
         )
     )
 

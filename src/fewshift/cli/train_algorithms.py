@@ -6,55 +6,37 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.option_groups import with_groups
 from fewshift.cli.train_options import (
     CapOption,
     Classes,
     ClassesOption,
-    DeviceOption,
     DomainsOption,
-    ExactOption,
     GraphPrecisionOption,
     ImagesOption,
-    InnerLastOption,
-    InnerRateOption,
-    InnerStepsOption,
-    KitOption,
+    Inner,
+    Learning,
     MetaPreset,
     MetaPresetOption,
-    OrderOption,
-    OutOption,
-    QuietOption,
-    RateOption,
-    RecordsOption,
-    ResumeOption,
-    SaveOption,
-    SeedOption,
+    Run,
     SitesOption,
+    Source,
     StrangersOption,
     StreamOption,
-    SuiteOption,
-    TasksOption,
-    UpdatesOption,
-    ValidationOption,
     VaryOption,
 )
+from fewshift.cli.train_wanted import MetaWanted
 
 
+@with_groups
 def preconditioners(
-    kit: KitOption,
-    out: OutOption,
-    records: RecordsOption = None,
-    suite: SuiteOption = None,
+    *,
+    source: Source,
     domains: DomainsOption = None,
     preset: MetaPresetOption = MetaPreset.paper,
     classes: ClassesOption = Classes.train,
-    updates: UpdatesOption = None,
-    tasks_per_update: TasksOption = None,
-    rate: RateOption = None,
-    order: OrderOption = None,
-    inner_steps: InnerStepsOption = None,
-    inner_rate: InnerRateOption = None,
-    inner_last_rate: InnerLastOption = None,
+    learning: Learning,
+    inner: Inner,
     design: Annotated[
         str | None,
         typer.Option(help="gram, gram_only, cholesky, cholesky_identity, free, identity or low_rank."),
@@ -88,47 +70,29 @@ def preconditioners(
     strangers: StrangersOption = None,
     support_cap: CapOption = None,
     stream: StreamOption = None,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
     precision: GraphPrecisionOption = "tf32",
-    validation_tasks: ValidationOption = None,
-    save_every: SaveOption = None,
-    resume: ResumeOption = False,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
+    run: Run,
 ) -> None:
     """Algorithm 1: meta-train a preconditioner for every domain and site of a kit's backbone.
 
     Example: `fewshift train preconditioners --kit runs/backbone.kit --suite open --out runs/dsp.kit`
     """
-    from fewshift.cli import train_meta as stage
-
-    wanted = stage.Wanted(
-        kit=kit,
-        out=out,
-        records=records,
-        suite=suite,
+    wanted = MetaWanted(
+        source=source,
         domains=domains,
         preset=preset.value,
         classes=classes.value,
-        support_cap=support_cap,
-        stream=stream,
+        inner=inner.changes,
         sites=sites,
         train_images=train_images,
-        device=device,
-        precision=precision,
-        save_every=save_every,
-        resume=resume,
-        exact=exact,
-        quiet=quiet,
         vary=preset is MetaPreset.small if vary is None else vary,
         strangers=strangers or 0,
-        inner={"order": order, "steps": inner_steps, "rate": inner_rate, "last_rate": inner_last_rate},
+        support_cap=support_cap,
+        stream=stream,
+        precision=precision,
+        run=run,
         changes={
-            "updates": updates,
-            "tasks_per_update": tasks_per_update,
-            "rate": rate,
-            "validation_tasks": validation_tasks,
+            **learning.changes,
             "design": design,
             "scale": scale,
             "rank": rank,
@@ -138,7 +102,7 @@ def preconditioners(
             "start_rate": start_rate,
             "start_rank": start_rank,
             "weight_decay": weight_decay,
-            "seed": seed,
+            **run.changes,
         },
     )
     if policy:
@@ -146,19 +110,18 @@ def preconditioners(
 
         run_under_policy(wanted)
         return
-    stage.run_preconditioners(wanted)
+    from fewshift.cli.train_meta import run_preconditioners
+
+    run_preconditioners(wanted)
 
 
+@with_groups
 def classifier(
-    kit: KitOption,
-    out: OutOption,
-    records: RecordsOption = None,
-    suite: SuiteOption = None,
+    *,
+    source: Source,
     preset: MetaPresetOption = MetaPreset.paper,
     classes: ClassesOption = Classes.train,
-    updates: UpdatesOption = None,
-    tasks_per_update: TasksOption = None,
-    rate: RateOption = None,
+    learning: Learning,
     width: Annotated[int | None, typer.Option(min=1, help="Filters a layer; 256 as published.")] = None,
     auxiliary: Annotated[
         float | None, typer.Option(min=0, help="λ of Eq. 12; 0: cross-entropy only, without inner steps.")
@@ -166,55 +129,31 @@ def classifier(
     cross_entropy: Annotated[
         bool | None, typer.Option(help="Use the domain labels; without: auxiliary loss only.")
     ] = None,
-    order: OrderOption = None,
-    inner_steps: InnerStepsOption = None,
-    inner_rate: InnerRateOption = None,
-    inner_last_rate: InnerLastOption = None,
+    inner: Inner,
     train_images: ImagesOption = None,
     support_cap: CapOption = None,
     stream: StreamOption = None,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
     precision: GraphPrecisionOption = "tf32",
-    validation_tasks: ValidationOption = None,
-    save_every: SaveOption = None,
-    resume: ResumeOption = False,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
+    run: Run,
 ) -> None:
     """Algorithm 2: meta-train the dataset classifier that blends a kit's preconditioners.
 
     Example: `fewshift train classifier --kit runs/dsp.kit --suite open --preset quick --out runs/tsp.kit`
     """
-    from fewshift.cli import train_meta as stage
+    from fewshift.cli.train_meta import run_classifier
 
-    wanted = stage.Wanted(
-        kit=kit,
-        out=out,
-        records=records,
-        suite=suite,
-        domains=None,
-        preset=preset.value,
-        classes=classes.value,
-        train_images=train_images,
-        support_cap=support_cap,
-        stream=stream,
-        device=device,
-        precision=precision,
-        save_every=save_every,
-        resume=resume,
-        exact=exact,
-        quiet=quiet,
-        inner={"order": order, "steps": inner_steps, "rate": inner_rate, "last_rate": inner_last_rate},
-        changes={
-            "updates": updates,
-            "tasks_per_update": tasks_per_update,
-            "rate": rate,
-            "validation_tasks": validation_tasks,
-            "width": width,
-            "auxiliary": auxiliary,
-            "cross_entropy": cross_entropy,
-            "seed": seed,
-        },
+    own = {"width": width, "auxiliary": auxiliary, "cross_entropy": cross_entropy}
+    run_classifier(
+        MetaWanted(
+            source=source,
+            preset=preset.value,
+            classes=classes.value,
+            inner=inner.changes,
+            train_images=train_images,
+            support_cap=support_cap,
+            stream=stream,
+            precision=precision,
+            run=run,
+            changes={**learning.changes, **own, **run.changes},
+        )
     )
-    stage.run_classifier(wanted)

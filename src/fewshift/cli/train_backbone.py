@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from fewshift.cli.train_options import Run
 from fewshift.cli.train_shared import finish, places, rule_for, team_at, training_domains, watched, words
 from fewshift.data.domain import Domain
 from fewshift.data.protocol import VARYING
@@ -35,41 +36,34 @@ class Wanted:
     updates: int | None
     batch: int | None
     rate: float | None
-    validation_tasks: int | None
     teachers: list[str]
     hold_out: float
     flip: bool
     never_mirrored: str | None
     zoom: float | None
     precision: str | None
-    seed: int
-    device: str
-    save_every: int | None
-    resume: bool
-    exact: bool
-    quiet: bool
+    run: Run
 
 
 def run(wanted: Wanted) -> None:
     """Train, then write the kit."""
     kit_path, folder = places(wanted.out, "backbone")
     teachers = _teachers(wanted.teachers)
-    with team_at(wanted.device, wanted.exact) as (team, device):
-        track = watched(wanted.quiet, team)
+    with team_at(wanted.run.device, wanted.run.exact) as (team, device):
+        track = watched(wanted.run.quiet, team)
         domains = training_domains(wanted.records, wanted.suite, words(wanted.domains), track)
         if wanted.hold_out:
-            domains = [hold_out(domain, wanted.hold_out, wanted.seed)[0] for domain in domains]
+            domains = [hold_out(domain, wanted.hold_out, wanted.run.seed)[0] for domain in domains]
         names = [domain.name for domain in domains]
         quick = wanted.preset == "quick"
         recipe = changed(
             BACKBONES[wanted.preset](names),
-            wanted.save_every,
+            wanted.run.save_every,
             width=wanted.width,
             updates=wanted.updates,
             rate=wanted.rate,
-            validation_tasks=wanted.validation_tasks,
             precision=wanted.precision,
-            seed=wanted.seed,
+            **wanted.run.changes,
         )
         settings = recipe.settings
         if wanted.batch is not None:
@@ -95,7 +89,7 @@ def run(wanted: Wanted) -> None:
             teachers=teachers,
             protocol=protocol,
             watch=recipe.watch,
-            resume=wanted.resume,
+            resume=wanted.run.resume,
             track=track,
             team=team,
         )
@@ -103,7 +97,7 @@ def run(wanted: Wanted) -> None:
             "backbone": {
                 "domains": names,
                 "classes": {name: len(held[name].spec.splits["train"]) for name in names},
-                "hold_out": {"fraction": wanted.hold_out, "seed": wanted.seed},
+                "hold_out": {"fraction": wanted.hold_out, "seed": wanted.run.seed},
                 "teachers": sorted(teachers),
                 "settings": asdict(settings),
                 "updates_done": trained.outcome.step,

@@ -6,31 +6,15 @@ from typing import Annotated
 
 import typer
 
-from fewshift.cli.train_options import (
-    DeviceOption,
-    DomainsOption,
-    ExactOption,
-    KitOption,
-    OutOption,
-    Precision,
-    Preset,
-    PresetOption,
-    QuietOption,
-    RecordsOption,
-    ResumeOption,
-    SaveOption,
-    SeedOption,
-    SuiteOption,
-    ValidationOption,
-)
+from fewshift.cli.option_groups import with_groups
+from fewshift.cli.train_options import DomainsOption, Precision, Preset, PresetOption, Run, Source
 from fewshift.cli.train_wanted import Wanted
 
 
+@with_groups
 def bohb(
-    kit: KitOption,
-    out: OutOption,
-    records: RecordsOption = None,
-    suite: SuiteOption = None,
+    *,
+    source: Source,
     domains: DomainsOption = None,
     preset: PresetOption = Preset.paper,
     configurations: Annotated[
@@ -43,13 +27,7 @@ def bohb(
     precision: Annotated[
         Precision, typer.Option(help="bfloat16 is faster on recent GPUs.")
     ] = Precision.float32,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
-    validation_tasks: ValidationOption = None,
-    save_every: SaveOption = None,
-    resume: ResumeOption = False,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
+    run: Run,
 ) -> None:
     """BOHB: search rate, decay and variation of images by nearest-centroid accuracy on VALID tasks.
 
@@ -59,24 +37,6 @@ def bohb(
     """
     from fewshift.cli import train_bohb_work as stage
 
-    changes = {
-        "updates": updates,
-        "precision": precision.value,
-        "validation_tasks": validation_tasks,
-        "seed": seed,
-    }
-    wanted = Wanted(
-        kit=kit,
-        out=out,
-        records=records,
-        suite=suite,
-        domains=domains,
-        preset=preset.value,
-        device=device,
-        save_every=save_every,
-        resume=resume,
-        exact=exact,
-        quiet=quiet,
-        changes=changes,
-    )
+    changes = {"updates": updates, "precision": precision.value, **run.changes}
+    wanted = Wanted(source=source, domains=domains, preset=preset.value, run=run, changes=changes)
     stage.run(wanted, configurations, batch)

@@ -18,13 +18,13 @@ from fewshift.training.bohb import train_bohb
 
 def run(wanted: Wanted, configurations: int | None, batch: int | None) -> None:
     """Search, then write the kit with the best extractor as a part of it."""
-    kit_path, folder = places(wanted.out, "bohb")
+    kit_path, folder = places(wanted.source.out, "bohb")
     with ready(wanted) as found:
         net = found.kit.backbone.net
         if not isinstance(net, ResNet18):
             raise FewshiftError(
-                f"--kit {wanted.kit}: extractors like its {type(net).__name__} cannot be trained here: "
-                "give a kit with a ResNet18"
+                f"--kit {wanted.source.kit}: extractors like its {type(net).__name__} cannot be trained "
+                "here: give a kit with a ResNet18"
             )
         recipe = (quick_bohb if wanted.quick else paper_bohb)(tuple(found.held))
         changes = {**wanted.changes, "width": net.width, "stem_padding": net.stem_padding}
@@ -39,7 +39,7 @@ def run(wanted: Wanted, configurations: int | None, batch: int | None) -> None:
             configurations=configurations or (QUICK_CONFIGURATIONS if wanted.quick else PAPER_CONFIGURATIONS),
             protocol=QUICK_TASKS if wanted.quick else VARYING,
             watch=recipe.watch,
-            resume=wanted.resume,
+            resume=wanted.run.resume,
             track=found.track,
             team=found.team,
         )

@@ -24,7 +24,7 @@ from fewshift.training.backbone import train_backbone
 
 def run(wanted: Wanted, given: Sequence[str], half: bool) -> None:
     """Train what is not given, one domain after the other, and collect all into the kit."""
-    kit_path, folder = places(wanted.out, "extractors")
+    kit_path, folder = places(wanted.source.out, "extractors")
     known = _given(given)
     with ready(wanted) as found:
         strangers = [domain for domain in known if domain not in found.held]
@@ -54,8 +54,8 @@ def _trained(domain: str, wanted: Wanted, found: Ready, folder: Path) -> tuple[B
     net = found.kit.backbone.net
     if not isinstance(net, ResNet18):
         raise FewshiftError(
-            f"--kit {wanted.kit}: extractors like its {type(net).__name__} cannot be trained here: give "
-            "finished ones with --extractor"
+            f"--kit {wanted.source.kit}: extractors like its {type(net).__name__} cannot be trained here: "
+            "give finished ones with --extractor"
         )
     recipe = (quick_backbone if wanted.quick else paper_backbone)([domain])
     changes = {**wanted.changes, "width": net.width, "stem_padding": net.stem_padding}
@@ -69,7 +69,7 @@ def _trained(domain: str, wanted: Wanted, found: Ready, folder: Path) -> tuple[B
         folder,
         protocol=protocol,
         watch=recipe.watch,
-        resume=wanted.resume,
+        resume=wanted.run.resume,
         track=found.track,
         team=found.team,
     )

@@ -7,28 +7,18 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.option_groups import with_groups
 from fewshift.cli.train_options import (
     CapOption,
-    DeviceOption,
     DomainsOption,
-    ExactOption,
     InnerRateOption,
     InnerStepsOption,
-    KitOption,
+    Learning,
     OrderOption,
-    OutOption,
     Preset,
     PresetOption,
-    QuietOption,
-    RateOption,
-    RecordsOption,
-    ResumeOption,
-    SaveOption,
-    SeedOption,
-    SuiteOption,
-    TasksOption,
-    UpdatesOption,
-    ValidationOption,
+    Run,
+    Source,
 )
 from fewshift.cli.train_wanted import Wanted
 
@@ -51,22 +41,19 @@ class NormName(str, Enum):
     running = "running"
 
 
+@with_groups
 def maml(
-    kit: KitOption,
-    out: OutOption,
+    *,
     rule: Annotated[
         RuleName,
         typer.Option(
             help="sgd: Proto-MAML. gap serves the methods gap and gap_eigen; others one of their own."
         ),
     ] = RuleName.sgd,
-    records: RecordsOption = None,
-    suite: SuiteOption = None,
+    source: Source,
     domains: DomainsOption = None,
     preset: PresetOption = Preset.paper,
-    updates: UpdatesOption = None,
-    tasks_per_update: TasksOption = None,
-    rate: RateOption = None,
+    learning: Learning,
     rule_rate: Annotated[
         float | None, typer.Option(help="Step size of what the rule learns, if not the preset's.")
     ] = None,
@@ -79,13 +66,7 @@ def maml(
         typer.Option(help="Norms by the support set's moments, as published, or by running averages."),
     ] = None,
     support_cap: CapOption = None,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
-    validation_tasks: ValidationOption = None,
-    save_every: SaveOption = None,
-    resume: ResumeOption = False,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
+    run: Run,
 ) -> None:
     """Proto-MAML: meta-train a copy of a kit's weights, and a rule, for a few steps on every kernel.
 
@@ -95,32 +76,20 @@ def maml(
     """
     from fewshift.cli import train_maml_work as stage
 
-    changes = {
-        "updates": updates,
-        "tasks_per_update": tasks_per_update,
-        "rate": rate,
+    own = {
         "rule_rate": rule_rate,
         "inner_rate": inner_rate,
         "steps": inner_steps,
         "test_steps": test_steps,
         "order": order,
         "norm": None if norm is None else norm.value,
-        "validation_tasks": validation_tasks,
-        "seed": seed,
     }
     wanted = Wanted(
-        kit=kit,
-        out=out,
-        records=records,
-        suite=suite,
+        source=source,
         domains=domains,
         preset=preset.value,
-        device=device,
-        save_every=save_every,
-        resume=resume,
-        exact=exact,
-        quiet=quiet,
-        changes=changes,
         support_cap=support_cap,
+        run=run,
+        changes={**learning.changes, **own, **run.changes},
     )
     stage.run(rule.value, wanted)

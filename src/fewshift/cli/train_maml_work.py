@@ -14,7 +14,7 @@ from fewshift.training.tasks import ResidentTasks
 
 def run(rule: str, wanted: Wanted) -> None:
     """Meta-train, then write the kit with what was learned as a part of it."""
-    kit_path, folder = places(wanted.out, f"maml-{rule}")
+    kit_path, folder = places(wanted.source.out, f"maml-{rule}")
     with ready(wanted) as found:
         names = tuple(found.held)
         recipe = (quick_maml if wanted.quick else paper_maml)(rule, names)
@@ -26,7 +26,7 @@ def run(rule: str, wanted: Wanted) -> None:
             recipe.settings,
             folder,
             watch=recipe.watch,
-            resume=wanted.resume,
+            resume=wanted.run.resume,
             track=found.track,
             team=found.team,
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched, words
+from fewshift.cli.train_wanted import MetaWanted
 from fewshift.data.domain import Domain
 from fewshift.data.protocol import VARYING
 from fewshift.data.subset import at_most, hold_out
@@ -18,7 +18,7 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.bundled import find_kit
 from fewshift.nets.feature_kit import moves_only_the_last_map, on_features, with_sites
 from fewshift.nets.kit import Kit
-from fewshift.nets.precision import DEFAULT, precision_named
+from fewshift.nets.precision import precision_named
 from fewshift.presets.small_data import (
     LETTERS,
     SMALL_TASKS,
@@ -69,33 +69,6 @@ PROTOCOLS = {"paper": VARYING, "quick": QUICK_TASKS, "small": SMALL_TASKS, "last
 S = TypeVar("S", PreconditionerSettings, ClassifierSettings, PolicySettings)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """The options these commands have; `changes` and `inner` replace settings of the preset."""
-
-    kit: str
-    out: Path
-    records: Path | None
-    suite: str | None
-    domains: str | None
-    preset: str
-    classes: str
-    support_cap: int | None
-    device: str
-    save_every: int | None
-    resume: bool
-    exact: bool
-    quiet: bool
-    inner: Mapping[str, Any]
-    changes: Mapping[str, Any]
-    stream: bool | None = None  # None: where the images would fill the memory
-    sites: str | None = None  # None: the kit's own
-    train_images: int | None = None  # of a domain, at most
-    vary: bool = False  # the images of training tasks
-    strangers: int = 0  # made-up domains beside the real ones
-    precision: str = DEFAULT  # of the inner steps on a GPU
-
-
 @dataclass(frozen=True)
 class Ready:
     """A kit on its device, the tasks to learn from, and who watches."""
@@ -107,9 +80,9 @@ class Ready:
     backbone: Backbone  # what reads the tasks: the kit's, or its last map where they hold features
 
 
-def run_preconditioners(wanted: Wanted) -> None:
+def run_preconditioners(wanted: MetaWanted) -> None:
     """Algorithm 1, then write the kit."""
-    kit_path, folder = places(wanted.out, "preconditioners")
+    kit_path, folder = places(wanted.source.out, "preconditioners")
     with prepared(wanted, words(wanted.domains)) as ready:
         recipe = with_changes(PRECONDITIONERS[wanted.preset](ready.tasks.domains), wanted)
         trained = train_preconditioners(
@@ -118,7 +91,7 @@ def run_preconditioners(wanted: Wanted) -> None:
             recipe.settings,
             folder,
             watch=recipe.watch,
-            resume=wanted.resume,
+            resume=wanted.run.resume,
             meta_gradients=best_meta_gradients(ready.backbone, precision_named(wanted.precision)),
             track=ready.track,
             team=ready.team,
@@ -140,9 +113,9 @@ def run_preconditioners(wanted: Wanted) -> None:
         )
 
 
-def run_classifier(wanted: Wanted) -> None:
+def run_classifier(wanted: MetaWanted) -> None:
     """Algorithm 2, then write the kit."""
-    kit_path, folder = places(wanted.out, "classifier")
+    kit_path, folder = places(wanted.source.out, "classifier")
     with prepared(wanted, None) as ready:
         assert ready.kit.preconditioners is not None
         recipe = with_changes(CLASSIFIERS[wanted.preset](ready.tasks.domains), wanted)
@@ -154,7 +127,7 @@ def run_classifier(wanted: Wanted) -> None:
             folder,
             starts=ready.kit.starts,
             watch=recipe.watch,
-            resume=wanted.resume,
+            resume=wanted.run.resume,
             meta_gradients=best_meta_gradients(ready.backbone, precision_named(wanted.precision)),
             track=ready.track,
             team=ready.team,
@@ -169,22 +142,23 @@ def run_classifier(wanted: Wanted) -> None:
 
 
 @contextmanager
-def prepared(wanted: Wanted, names: list[str] | None) -> Iterator[Ready]:
+def prepared(wanted: MetaWanted, names: list[str] | None) -> Iterator[Ready]:
     """Everything a meta-training run reads; `names` None: the domains of the kit's preconditioners."""
-    with team_at(wanted.device, wanted.exact) as (team, device):
-        track = watched(wanted.quiet, team)
-        _, kit = find_kit(wanted.kit, device)
+    with team_at(wanted.run.device, wanted.run.exact) as (team, device):
+        track = watched(wanted.run.quiet, team)
+        _, kit = find_kit(wanted.source.kit, device)
         if wanted.sites is not None:
             kit = with_sites(kit, wanted.sites)
         if names is None:
             if kit.preconditioners is None:
                 raise FewshiftError(
-                    f"--kit {wanted.kit} has no preconditioners to blend: run train preconditioners first"
+                    f"--kit {wanted.source.kit} has no preconditioners to blend: run train preconditioners "
+                    "first"
                 )
             names = list(kit.domains)
-        domains = training_domains(wanted.records, wanted.suite, names, track)
+        domains = training_domains(wanted.source.records, wanted.source.suite, names, track)
         if wanted.classes == "held-out":
-            domains = [_held_out(domain, kit, wanted.kit) for domain in domains]
+            domains = [_held_out(domain, kit, wanted.source.kit) for domain in domains]
         if wanted.train_images is not None:
             domains = [at_most(domain, wanted.train_images) for domain in domains]
         rule = pixel_rule(kit)
@@ -216,7 +190,7 @@ def _held_out(domain: Domain, kit: Kit, name: str) -> Domain:
     return hold_out(domain, known["fraction"], known["seed"])[1]
 
 
-def with_changes(recipe: Recipe[S], wanted: Wanted) -> Recipe[S]:
+def with_changes(recipe: Recipe[S], wanted: MetaWanted) -> Recipe[S]:
     """The preset with the options that were given."""
     changes = dict(wanted.changes)
     if wanted.classes == "valid":
@@ -227,10 +201,10 @@ def with_changes(recipe: Recipe[S], wanted: Wanted) -> Recipe[S]:
     if changes.get("updates") is not None and not isinstance(recipe.settings, PolicySettings):
         once = recipe.settings.period == recipe.settings.updates  # the rate falls once, over the whole run
         changes["period"] = changes["updates"] if once else min(recipe.settings.period, changes["updates"])
-    return changed(recipe, wanted.save_every, **changes)
+    return changed(recipe, wanted.run.save_every, **changes)
 
 
-def about_run(settings: S, ready: Ready, wanted: Wanted, outcome: Outcome) -> dict[str, Any]:
+def about_run(settings: S, ready: Ready, wanted: MetaWanted, outcome: Outcome) -> dict[str, Any]:
     """What a kit says of a run."""
     return {
         "settings": asdict(settings),

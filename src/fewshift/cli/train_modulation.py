@@ -7,25 +7,17 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.option_groups import with_groups
 from fewshift.cli.train_options import (
     CapOption,
-    DeviceOption,
     DomainsOption,
-    ExactOption,
-    KitOption,
-    OutOption,
+    Learning,
     Preset,
     PresetOption,
-    QuietOption,
     RateOption,
-    RecordsOption,
-    ResumeOption,
-    SaveOption,
-    SeedOption,
-    SuiteOption,
-    TasksOption,
+    Run,
+    Source,
     UpdatesOption,
-    ValidationOption,
 )
 from fewshift.cli.train_wanted import Wanted
 
@@ -40,11 +32,10 @@ class Start(str, Enum):
 CodeOption = Annotated[int | None, typer.Option(min=1, help="Numbers in a set's code; 64 as published.")]
 
 
+@with_groups
 def flute(
-    kit: KitOption,
-    out: OutOption,
-    records: RecordsOption = None,
-    suite: SuiteOption = None,
+    *,
+    source: Source,
     domains: DomainsOption = None,
     preset: PresetOption = Preset.paper,
     start: Annotated[
@@ -59,155 +50,86 @@ def flute(
         int | None, typer.Option(min=1, help="Optimizer steps of the blender, if not the preset's.")
     ] = None,
     code: CodeOption = None,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
-    validation_tasks: ValidationOption = None,
-    save_every: SaveOption = None,
-    resume: ResumeOption = False,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
+    run: Run,
 ) -> None:
     """FLUTE: train a template with FiLM a domain, of the kit's architecture, then the blender of the FiLM.
 
     Example: `fewshift train flute --kit runs/backbone.kit --suite open --preset quick --out runs/flute.kit`
     """
-    from fewshift.cli import train_parts as stage
+    from fewshift.cli.train_parts import run_flute
 
-    changes = {
+    template = {
         "updates": updates,
         "sets_per_update": sets_per_update,
         "set_size": set_size,
         "rate": rate,
         "start": None if start is None else start.value,
-        "validation_tasks": validation_tasks,
-        "seed": seed,
+        **run.changes,
     }
-    wanted = Wanted(
-        kit=kit,
-        out=out,
-        records=records,
-        suite=suite,
-        domains=domains,
-        preset=preset.value,
-        device=device,
-        save_every=save_every,
-        resume=resume,
-        exact=exact,
-        quiet=quiet,
-        changes=changes,
-    )
     blender = {
         "updates": blender_updates,
         "code": code,
-        "seed": seed,
-        "validation_sets": 0 if validation_tasks == 0 else None,
+        "seed": run.seed,
+        "validation_sets": 0 if run.validation_tasks == 0 else None,
     }
-    stage.run_flute(wanted, blender)
+    wanted = Wanted(source=source, domains=domains, preset=preset.value, run=run, changes=template)
+    run_flute(wanted, blender)
 
 
+@with_groups
 def cnaps(
-    kit: KitOption,
-    out: OutOption,
-    records: RecordsOption = None,
-    suite: SuiteOption = None,
+    *,
+    source: Source,
     domains: DomainsOption = None,
     preset: PresetOption = Preset.paper,
-    updates: UpdatesOption = None,
-    tasks_per_update: TasksOption = None,
-    rate: RateOption = None,
+    learning: Learning,
     code: CodeOption = None,
     support_cap: CapOption = None,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
-    validation_tasks: ValidationOption = None,
-    save_every: SaveOption = None,
-    resume: ResumeOption = False,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
+    run: Run,
 ) -> None:
     """Simple CNAPS: meta-train the set encoder and FiLM generator for a kit's frozen backbone.
 
     Example: `fewshift train cnaps --kit runs/backbone.kit --suite open --preset quick --out runs/cnaps.kit`
     """
-    from fewshift.cli import train_parts as stage
+    from fewshift.cli.train_parts import run_modulator
 
-    changes = {
-        "updates": updates,
-        "tasks_per_update": tasks_per_update,
-        "rate": rate,
-        "code": code,
-        "validation_tasks": validation_tasks,
-        "seed": seed,
-    }
     wanted = Wanted(
-        kit=kit,
-        out=out,
-        records=records,
-        suite=suite,
+        source=source,
         domains=domains,
         preset=preset.value,
-        device=device,
-        save_every=save_every,
-        resume=resume,
-        exact=exact,
-        quiet=quiet,
-        changes=changes,
         support_cap=support_cap,
+        run=run,
+        changes={**learning.changes, "code": code, **run.changes},
     )
-    stage.run_modulator("cnaps", wanted)
+    run_modulator("cnaps", wanted)
 
 
+@with_groups
 def trim(
-    kit: KitOption,
-    out: OutOption,
-    records: RecordsOption = None,
-    suite: SuiteOption = None,
+    *,
+    source: Source,
     domains: DomainsOption = None,
     preset: PresetOption = Preset.paper,
-    updates: UpdatesOption = None,
-    tasks_per_update: TasksOption = None,
-    rate: RateOption = None,
+    learning: Learning,
     code: CodeOption = None,
     gate: Annotated[
         float | None, typer.Option(min=0, help="Weight of the gate's loss; 0.1 as published.")
     ] = None,
     support_cap: CapOption = None,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
-    validation_tasks: ValidationOption = None,
-    save_every: SaveOption = None,
-    resume: ResumeOption = False,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
+    run: Run,
 ) -> None:
     """tri-M: meta-train the gated FiLM generator for a kit's frozen backbone.
 
     Example: `fewshift train trim --kit runs/backbone.kit --suite open --preset quick --out runs/trim.kit`
     """
-    from fewshift.cli import train_parts as stage
+    from fewshift.cli.train_parts import run_modulator
 
-    changes = {
-        "updates": updates,
-        "tasks_per_update": tasks_per_update,
-        "rate": rate,
-        "code": code,
-        "gate": gate,
-        "validation_tasks": validation_tasks,
-        "seed": seed,
-    }
     wanted = Wanted(
-        kit=kit,
-        out=out,
-        records=records,
-        suite=suite,
+        source=source,
         domains=domains,
         preset=preset.value,
-        device=device,
-        save_every=save_every,
-        resume=resume,
-        exact=exact,
-        quiet=quiet,
-        changes=changes,
         support_cap=support_cap,
+        run=run,
+        changes={**learning.changes, "code": code, "gate": gate, **run.changes},
     )
-    stage.run_modulator("trim", wanted)
+    run_modulator("trim", wanted)

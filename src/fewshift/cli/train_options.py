@@ -1,10 +1,14 @@
-"""The options that several train commands have, with one help text each."""
+"""The options that several train commands have, with one help text each, alone and in groups.
+
+A command takes a group as one parameter under `with_groups`, and hands it on as one value.
+"""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -118,3 +122,60 @@ SitesOption = Annotated[
 ImagesOption = Annotated[
     int | None, typer.Option(min=1, help="At most about so many TRAIN images a domain: cheaper features.")
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What a run reads and where it writes."""
+
+    kit: KitOption
+    out: OutOption
+    records: RecordsOption = None
+    suite: SuiteOption = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning:
+    """How much is learned from tasks; each replaces a setting of the preset."""
+
+    updates: UpdatesOption = None
+    tasks_per_update: TasksOption = None
+    rate: RateOption = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """By the settings' names."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner:
+    """The steps inside a task; each replaces a setting of the preset."""
+
+    order: OrderOption = None
+    inner_steps: InnerStepsOption = None
+    inner_rate: InnerRateOption = None
+    inner_last_rate: InnerLastOption = None
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """By the settings' names."""
+        return {name.removeprefix("inner_"): value for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Where a run happens, how it is watched and gone on with."""
+
+    seed: SeedOption = 0
+    device: DeviceOption = "auto"
+    validation_tasks: ValidationOption = None
+    save_every: SaveOption = None
+    resume: ResumeOption = False
+    exact: ExactOption = False
+    quiet: QuietOption = False
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Those that are settings, by their names."""
+        return {"validation_tasks": self.validation_tasks, "seed": self.seed}

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched, words
-from fewshift.cli.train_wanted import Wanted
+from fewshift.cli.train_wanted import Wanted, paper_or_quick
 from fewshift.data.protocol import VARYING, Protocol
 from fewshift.data.resident import ResidentDomain, resident
 from fewshift.data.subset import hold_out
@@ -59,12 +59,15 @@ class Ready:
 @contextmanager
 def ready(wanted: Wanted) -> Iterator[Ready]:
     """Everything a run reads. Classes that the kit's backbone was not shown are not shown here either."""
-    with team_at(wanted.device, wanted.exact) as (team, device):
-        track = watched(wanted.quiet, team)
-        _, kit = find_kit(wanted.kit, device)
+    paper_or_quick(wanted)
+    with team_at(wanted.run.device, wanted.run.exact) as (team, device):
+        track = watched(wanted.run.quiet, team)
+        _, kit = find_kit(wanted.source.kit, device)
         rule, held = pixel_rule(kit), {}
         kept_back = kit.info.get("backbone", {}).get("hold_out", {})
-        for domain in training_domains(wanted.records, wanted.suite, words(wanted.domains), track):
+        for domain in training_domains(
+            wanted.source.records, wanted.source.suite, words(wanted.domains), track
+        ):
             shown = domain
             if kept_back.get("fraction"):
                 shown = hold_out(domain, kept_back["fraction"], kept_back["seed"])[0]
@@ -78,7 +81,7 @@ def with_changes(recipe: Recipe[S], wanted: Wanted, changes: Mapping[str, Any]) 
     period = getattr(recipe.settings, "period", None)
     if "updates" in given and period is not None:
         given["period"] = min(period, given["updates"])
-    return changed(recipe, wanted.save_every, **given)
+    return changed(recipe, wanted.run.save_every, **given)
 
 
 def about(settings: Any, outcome: Outcome, protocol: Protocol | None = None) -> dict[str, Any]:
@@ -94,7 +97,7 @@ def about(settings: Any, outcome: Outcome, protocol: Protocol | None = None) -> 
 
 def run_selector(wanted: Wanted) -> None:
     """URT's heads, on the kit's extractors."""
-    kit_path, folder = places(wanted.out, "selector")
+    kit_path, folder = places(wanted.source.out, "selector")
     with ready(wanted) as found:
         make = baselines.quick_selector if wanted.quick else baselines.paper_selector
         recipe = with_changes(make(), wanted, wanted.changes)
@@ -106,7 +109,7 @@ def run_selector(wanted: Wanted) -> None:
             folder,
             protocol=protocol,
             watch=recipe.watch,
-            resume=wanted.resume,
+            resume=wanted.run.resume,
             track=found.track,
             team=found.team,
         )
@@ -117,7 +120,7 @@ def run_selector(wanted: Wanted) -> None:
 
 def run_modulator(which: Which, wanted: Wanted) -> None:
     """Simple CNAPS's or tri-M's hyper-network, for the kit's backbone."""
-    kit_path, folder = places(wanted.out, which)
+    kit_path, folder = places(wanted.source.out, which)
     with ready(wanted) as found:
         make = baselines.quick_modulator if wanted.quick else baselines.paper_modulator
         recipe = with_changes(make(which), wanted, wanted.changes)
@@ -129,7 +132,7 @@ def run_modulator(which: Which, wanted: Wanted) -> None:
             recipe.settings,
             folder,
             watch=recipe.watch,
-            resume=wanted.resume,
+            resume=wanted.run.resume,
             track=found.track,
             team=found.team,
         )
@@ -140,7 +143,7 @@ def run_modulator(which: Which, wanted: Wanted) -> None:
 
 def run_flute(wanted: Wanted, blender_changes: Mapping[str, Any]) -> None:
     """FLUTE's template with its FiLM, then its blender; each has its own folder in the run's."""
-    kit_path, folder = places(wanted.out, "flute")
+    kit_path, folder = places(wanted.source.out, "flute")
     with ready(wanted) as found:
         quick, kit = wanted.quick, found.kit
         template = baselines.quick_template() if quick else baselines.paper_template()
@@ -158,7 +161,7 @@ def run_flute(wanted: Wanted, blender_changes: Mapping[str, Any]) -> None:
             folder / "template",
             protocol=protocol,
             watch=template.watch,
-            resume=wanted.resume,
+            resume=wanted.run.resume,
             track=found.track,
             team=found.team,
         )
@@ -167,7 +170,7 @@ def run_flute(wanted: Wanted, blender_changes: Mapping[str, Any]) -> None:
             blender.settings,
             folder / "blender",
             watch=blender.watch,
-            resume=wanted.resume,
+            resume=wanted.run.resume,
             track=found.track,
             team=found.team,
         )

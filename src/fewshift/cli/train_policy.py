@@ -6,41 +6,29 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.option_groups import with_groups
 from fewshift.cli.train_options import (
     CapOption,
     Classes,
     ClassesOption,
-    DeviceOption,
     DomainsOption,
-    ExactOption,
-    KitOption,
-    OutOption,
+    Learning,
     Preset,
     PresetOption,
-    QuietOption,
-    RateOption,
-    RecordsOption,
-    ResumeOption,
-    SaveOption,
-    SeedOption,
-    SuiteOption,
-    TasksOption,
-    UpdatesOption,
-    ValidationOption,
+    Run,
+    Source,
 )
+from fewshift.cli.train_wanted import MetaWanted
 
 
+@with_groups
 def policy(
-    kit: KitOption,
-    out: OutOption,
-    records: RecordsOption = None,
-    suite: SuiteOption = None,
+    *,
+    source: Source,
     domains: DomainsOption = None,
     preset: PresetOption = Preset.paper,
     classes: ClassesOption = Classes.train,
-    updates: UpdatesOption = None,
-    tasks_per_update: TasksOption = None,
-    rate: RateOption = None,
+    learning: Learning,
     temperature: Annotated[
         float | None, typer.Option(help="Divides the logits of a choice; 10 as released.")
     ] = None,
@@ -51,45 +39,23 @@ def policy(
         float | None, typer.Option(help="Step size in the trials; 0.5 as released.")
     ] = None,
     support_cap: CapOption = None,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
-    validation_tasks: ValidationOption = None,
-    save_every: SaveOption = None,
-    resume: ResumeOption = False,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
+    run: Run,
 ) -> None:
     """TA²-Net: learn by trial how many adapters each convolution should get for a task.
 
     Example: `fewshift train policy --kit runs/tsp.kit --suite open --preset quick --out runs/ta2.kit`
     """
-    from fewshift.cli.train_meta import Wanted
     from fewshift.cli.train_under_policy import run_policy
 
-    wanted = Wanted(
-        kit=kit,
-        out=out,
-        records=records,
-        suite=suite,
-        domains=domains,
-        preset=preset.value,
-        classes=classes.value,
-        support_cap=support_cap,
-        device=device,
-        save_every=save_every,
-        resume=resume,
-        exact=exact,
-        quiet=quiet,
-        inner={},
-        changes={
-            "updates": updates,
-            "tasks_per_update": tasks_per_update,
-            "rate": rate,
-            "temperature": temperature,
-            "trial_steps": trial_steps,
-            "trial_rate": trial_rate,
-            "validation_tasks": validation_tasks,
-            "seed": seed,
-        },
+    own = {"temperature": temperature, "trial_steps": trial_steps, "trial_rate": trial_rate}
+    run_policy(
+        MetaWanted(
+            source=source,
+            domains=domains,
+            preset=preset.value,
+            classes=classes.value,
+            support_cap=support_cap,
+            run=run,
+            changes={**learning.changes, **own, **run.changes},
+        )
     )
-    run_policy(wanted)

@@ -6,35 +6,26 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.option_groups import with_groups
 from fewshift.cli.train_options import (
     CapOption,
-    DeviceOption,
     DomainsOption,
-    ExactOption,
-    KitOption,
-    OutOption,
+    Learning,
     Precision,
     Preset,
     PresetOption,
-    QuietOption,
     RateOption,
-    RecordsOption,
-    ResumeOption,
-    SaveOption,
-    SeedOption,
-    SuiteOption,
-    TasksOption,
+    Run,
+    Source,
     UpdatesOption,
-    ValidationOption,
 )
 from fewshift.cli.train_wanted import Wanted
 
 
+@with_groups
 def extractors(
-    kit: KitOption,
-    out: OutOption,
-    records: RecordsOption = None,
-    suite: SuiteOption = None,
+    *,
+    source: Source,
     domains: DomainsOption = None,
     extractor: Annotated[
         list[str] | None,
@@ -48,13 +39,7 @@ def extractors(
     precision: Annotated[
         Precision, typer.Option(help="bfloat16 is faster on recent GPUs.")
     ] = Precision.float32,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
-    validation_tasks: ValidationOption = None,
-    save_every: SaveOption = None,
-    resume: ResumeOption = False,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
+    run: Run,
 ) -> None:
     """Train an extractor a domain, of the architecture of a kit's backbone, for SUR and URT.
 
@@ -64,78 +49,36 @@ def extractors(
     """
     from fewshift.cli import train_extractors as stage
 
-    changes = {
-        "updates": updates,
-        "default_batch": batch,
-        "rate": rate,
-        "precision": precision.value,
-        "validation_tasks": validation_tasks,
-        "seed": seed,
-    }
-    wanted = Wanted(
-        kit=kit,
-        out=out,
-        records=records,
-        suite=suite,
-        domains=domains,
-        preset=preset.value,
-        device=device,
-        save_every=save_every,
-        resume=resume,
-        exact=exact,
-        quiet=quiet,
-        changes=changes,
-    )
+    own = {"updates": updates, "default_batch": batch, "rate": rate, "precision": precision.value}
+    changes = {**own, **run.changes}
+    wanted = Wanted(source=source, domains=domains, preset=preset.value, run=run, changes=changes)
     stage.run(wanted, extractor or [], half)
 
 
+@with_groups
 def selector(
-    kit: KitOption,
-    out: OutOption,
-    records: RecordsOption = None,
-    suite: SuiteOption = None,
+    *,
+    source: Source,
     domains: DomainsOption = None,
     preset: PresetOption = Preset.paper,
-    updates: UpdatesOption = None,
-    tasks_per_update: TasksOption = None,
-    rate: RateOption = None,
+    learning: Learning,
     hidden: Annotated[int | None, typer.Option(min=1, help="Length of keys; 1024 as published.")] = None,
     support_cap: CapOption = None,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
-    validation_tasks: ValidationOption = None,
-    save_every: SaveOption = None,
-    resume: ResumeOption = False,
-    exact: ExactOption = False,
-    quiet: QuietOption = False,
+    run: Run,
 ) -> None:
     """URT: learn to attend to a kit's extractors, on features that are extracted once.
 
     Example: `fewshift train selector --kit runs/extractors.kit --suite open --out runs/urt.kit`
     """
-    from fewshift.cli import train_parts as stage
+    from fewshift.cli.train_parts import run_selector
 
-    changes = {
-        "updates": updates,
-        "tasks_per_update": tasks_per_update,
-        "rate": rate,
-        "hidden": hidden,
-        "validation_tasks": validation_tasks,
-        "seed": seed,
-    }
-    wanted = Wanted(
-        kit=kit,
-        out=out,
-        records=records,
-        suite=suite,
-        domains=domains,
-        preset=preset.value,
-        device=device,
-        save_every=save_every,
-        resume=resume,
-        exact=exact,
-        quiet=quiet,
-        changes=changes,
-        support_cap=support_cap,
+    run_selector(
+        Wanted(
+            source=source,
+            domains=domains,
+            preset=preset.value,
+            support_cap=support_cap,
+            run=run,
+            changes={**learning.changes, "hidden": hidden, **run.changes},
+        )
     )
-    stage.run_selector(wanted)

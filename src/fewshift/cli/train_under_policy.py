@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fewshift.cli.train_meta import Wanted, about_run, prepared, skipped_note, with_changes
+from fewshift.cli.train_meta import about_run, prepared, skipped_note, with_changes
 from fewshift.cli.train_shared import finish, places, words
+from fewshift.cli.train_wanted import MetaWanted, paper_or_quick
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import Kit, Part
 from fewshift.nets.policy import PART, policy_of, policy_part
@@ -17,9 +18,10 @@ from fewshift.training.policy import train_policy
 from fewshift.training.under_policy import train_preconditioners_under
 
 
-def run_under_policy(wanted: Wanted) -> None:
+def run_under_policy(wanted: MetaWanted) -> None:
     """Algorithm 1 under the kit's policy; TSP†'s preconditioners and the classifier stay in the kit."""
-    kit_path, folder = places(wanted.out, "tsp_ta2")
+    paper_or_quick(wanted)
+    kit_path, folder = places(wanted.source.out, "tsp_ta2")
     with prepared(wanted, words(wanted.domains)) as ready:
         policy = policy_of(ready.kit)
         domains = ready.tasks.domains
@@ -28,7 +30,7 @@ def run_under_policy(wanted: Wanted) -> None:
                 f"--policy: the kit's domains are {', '.join(ready.kit.domains)}, these are "
                 f"{', '.join(domains)}: name the same with --domains"
             )
-        make = quick_preconditioners if wanted.preset == "quick" else paper_preconditioners
+        make = quick_preconditioners if wanted.quick else paper_preconditioners
         recipe = with_changes(make(domains), wanted)
         trained = train_preconditioners_under(
             policy,
@@ -37,7 +39,7 @@ def run_under_policy(wanted: Wanted) -> None:
             recipe.settings,
             folder,
             watch=recipe.watch,
-            resume=wanted.resume,
+            resume=wanted.run.resume,
             track=ready.track,
             team=ready.team,
         )
@@ -48,11 +50,12 @@ def run_under_policy(wanted: Wanted) -> None:
         finish(kit, kit_path, ready.team, f"{sentence}{skipped_note(trained.outcome)}")
 
 
-def run_policy(wanted: Wanted) -> None:
+def run_policy(wanted: MetaWanted) -> None:
     """TA²-Net's policy, then write the kit."""
-    kit_path, folder = places(wanted.out, "policy")
+    paper_or_quick(wanted)
+    kit_path, folder = places(wanted.source.out, "policy")
     with prepared(wanted, words(wanted.domains)) as ready:
-        make = quick_policy if wanted.preset == "quick" else paper_policy
+        make = quick_policy if wanted.quick else paper_policy
         recipe = with_changes(make(ready.tasks.domains), wanted)
         trained = train_policy(
             ready.kit.backbone,
@@ -60,7 +63,7 @@ def run_policy(wanted: Wanted) -> None:
             recipe.settings,
             folder,
             watch=recipe.watch,
-            resume=wanted.resume,
+            resume=wanted.run.resume,
             track=ready.track,
             team=ready.team,
         )

@@ -1,32 +1,49 @@
-"""The options that the train commands of further methods have in common, as one value."""
+"""What a train command asks of the work behind it, as one value."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
+
+from fewshift.cli.train_options import Run, Source
+from fewshift.errors import FewshiftError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """The options these commands have; `changes` are those that replace a setting of the preset."""
+    """The options all these commands have; `changes` are those that replace a setting of the preset."""
 
-    kit: str
-    out: Path
-    records: Path | None
-    suite: str | None
-    domains: str | None
+    source: Source
+    run: Run
     preset: str
-    device: str
-    save_every: int | None
-    resume: bool
-    exact: bool
-    quiet: bool
     changes: Mapping[str, Any]
+    domains: str | None = None
     support_cap: int | None = None
 
     @property
     def quick(self) -> bool:
         """Is it the small preset?"""
         return self.preset == "quick"
+
+
+def paper_or_quick(wanted: Wanted) -> None:
+    """Refuse the presets that only some commands have settings for."""
+    if wanted.preset not in ("paper", "quick"):
+        raise FewshiftError(
+            f"--preset {wanted.preset}: there are no such settings here: choose paper or quick"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetaWanted(Wanted):
+    """The same for meta-training of preconditioners, classifier and policy."""
+
+    classes: str
+    inner: Mapping[str, Any] = field(default_factory=dict)  # replaces settings of the inner level
+    stream: bool | None = None  # None: where the images would fill the memory
+    sites: str | None = None  # None: the kit's own
+    train_images: int | None = None  # of a domain, at most
+    vary: bool = False  # the images of training tasks
+    strangers: int = 0  # made-up domains beside the real ones
+    precision: str = "tf32"  # of the inner steps on a GPU
