@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
 from fewshift.core.descent import Trajectory
 from fewshift.core.updates import Update
-from fewshift.nets.backbone import Backbone
+from fewshift.nets.around import AroundEngine
 from fewshift.nets.engine import Engine
 from fewshift.nets.packing import TOGETHER
 from fewshift.types import Task, TaskParams
@@ -19,25 +17,10 @@ MOST = 32  # tasks of a batch
 
 
 @dataclass(frozen=True)
-class EvenBatches:
+class EvenBatches(AroundEngine):
     """The engine inside; tasks of one size run in batches of one number of tasks, filled up with copies."""
 
     engine: Engine
-
-    @property
-    def name(self) -> str:
-        """The inner engine's."""
-        return self.engine.name
-
-    @property
-    def reason(self) -> str:
-        """The inner engine's."""
-        return self.engine.reason
-
-    @property
-    def backbone(self) -> Backbone:
-        """The network that is adapted."""
-        return self.engine.backbone
 
     def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
         """One task in a batch of copies."""
@@ -64,10 +47,6 @@ class EvenBatches:
                 )
                 found |= dict(zip(chosen, done, strict=False))
         return [found[number] for number in range(len(tasks))]
-
-    def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
-        """Features under these parameters, without gradients."""
-        return self.engine.embed(params, images)
 
 
 def most_together(size: int) -> int:

@@ -13,11 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from torch import Tensor
-
 from fewshift.core.descent import Trajectory
 from fewshift.core.updates import Update
-from fewshift.nets.backbone import Backbone
+from fewshift.nets.around import AroundEngine
 from fewshift.nets.engine import Engine
 from fewshift.types import Task, TaskParams
 
@@ -37,28 +35,13 @@ class _Request:
 
 
 @dataclass(eq=False)
-class Together:
+class Together(AroundEngine):
     """The engine inside, for one caller or for several at a time."""
 
     engine: Engine
     expected: int = 0  # threads that may still ask
     requests: list[_Request] = field(default_factory=list)
     changed: threading.Condition = field(default_factory=threading.Condition)
-
-    @property
-    def name(self) -> str:
-        """The inner engine's."""
-        return self.engine.name
-
-    @property
-    def reason(self) -> str:
-        """The inner engine's."""
-        return self.engine.reason
-
-    @property
-    def backbone(self) -> Backbone:
-        """The network that is adapted."""
-        return self.engine.backbone
 
     def each(self, works: Sequence[Callable[[], T]]) -> list[T]:
         """Do all of these, each in a thread, and return what they return; one's exception is everybody's."""
@@ -90,10 +73,6 @@ class Together:
     ) -> list[Trajectory]:
         """As the inner engine does."""
         return self.engine.adapt_many(tasks, starts, updates, steps)
-
-    def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
-        """Features under these parameters, without gradients."""
-        return self.engine.embed(params, images)
 
     @contextmanager
     def _leaving(self) -> Iterator[None]:

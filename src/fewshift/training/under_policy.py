@@ -14,14 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from fewshift.core.descent import Trajectory
 from fewshift.core.metagrad import MetaGradient
 from fewshift.core.parallel import Counts, collapsed_descent, shared, without_effect
 from fewshift.core.precond import DomainPreconditioners
 from fewshift.core.updates import Preconditioned, Update
 from fewshift.errors import FewshiftError
+from fewshift.nets.around import AroundEngine
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.engine import Engine
@@ -66,26 +65,11 @@ class UnderPolicy:
 
 
 @dataclass(frozen=True)
-class ConfiguredEngine:
+class ConfiguredEngine(AroundEngine):
     """An engine that asks the policy how many adapters a task gets, for preconditioned descent."""
 
     engine: Engine
     policy: AdapterPolicy
-
-    @property
-    def name(self) -> str:
-        """The name of the engine underneath."""
-        return self.engine.name
-
-    @property
-    def reason(self) -> str:
-        """Why that engine was chosen."""
-        return self.engine.reason
-
-    @property
-    def backbone(self) -> Backbone:
-        """The network that is adapted."""
-        return self.engine.backbone
 
     def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
         """`steps` steps under the policy's configuration of the task."""
@@ -104,10 +88,6 @@ class ConfiguredEngine:
             begins.append(configured(self.engine, start, counts))
             rules.append(collapsed_descent(update.preconditioner, update.rates, counts))
         return self.engine.adapt_many(tasks, begins, rules, steps)
-
-    def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
-        """Features under these parameters, without gradients."""
-        return self.engine.embed(params, images)
 
 
 def train_preconditioners_under(

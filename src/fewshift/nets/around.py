@@ -1,0 +1,34 @@
+"""An engine around another changes how tasks get to it, and passes on the rest."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.engine import Engine
+from fewshift.types import TaskParams
+
+
+class AroundEngine:
+    """What such an engine has of the one inside; `adapt` and `adapt_many` are its own."""
+
+    engine: Engine
+
+    @property
+    def name(self) -> str:
+        """The inner engine's."""
+        return self.engine.name
+
+    @property
+    def reason(self) -> str:
+        """The inner engine's."""
+        return self.engine.reason
+
+    @property
+    def backbone(self) -> Backbone:
+        """The network that is adapted."""
+        return self.engine.backbone
+
+    def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
+        """Features under these parameters, without gradients."""
+        return self.engine.embed(params, images)
