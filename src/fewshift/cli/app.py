@@ -11,7 +11,7 @@ from fewshift.cli.bench import bench
 from fewshift.cli.bench_gap import gap as bench_gap
 from fewshift.cli.bench_kits import kits as bench_kits
 from fewshift.cli.bench_own import fit as bench_fit
-from fewshift.cli.bench_own import own_grid, own_images
+from fewshift.cli.bench_own import own_grid, own_images, own_rules
 from fewshift.cli.data import data
 from fewshift.cli.demo import demo
 from fewshift.cli.doctor import doctor
@@ -58,6 +58,7 @@ bench.command("gap")(bench_gap)
 bench.command("kits")(bench_kits)
 bench.command("own-images")(own_images)
 bench.command("own-grid")(own_grid)
+bench.command("own-rules")(own_rules)
 
 OWN, RESEARCH, MACHINE = "Your own images", "Research", "First look, this machine"
 app.command("fit", rich_help_panel=OWN)(fit)

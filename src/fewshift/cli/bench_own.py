@@ -100,6 +100,26 @@ def own_grid(
     typer.echo(json.dumps(grid.summary(found), indent=1))
 
 
+def own_rules(
+    grids: Annotated[list[Path], typer.Argument(help="Files of `own-grid`.")],
+    candidates: Annotated[str, typer.Option(help="Those to choose among, the usual one first.")],
+) -> None:
+    """What rules that choose by held-out images would have been worth, against always taking one candidate.
+
+    Example: `fewshift bench own-rules grid-5.npz --candidates "certainty P 1 0.05; certainty P 0.5 0.05"`
+    """
+    from fewshift.benchmarks import own_rules as comparison
+
+    names = [text.strip() for text in candidates.split(";")]
+    tasks = [task for grid in grids for task in comparison.read(grid, names)]
+    typer.echo(f"{len(tasks)} tasks; gain over ncc in points, each domain alike")
+    for name, row in comparison.compare(tasks, comparison.rules(names)).items():
+        worst, frozen = f"worst domain {row['worst']:+.2f}", f"frozen {row['frozen']:.0%}"
+        typer.echo(f"{name:<36} {row['gain']:+.2f}   {worst}   {frozen}")
+    agreed = comparison.agreement(tasks)
+    typer.echo(f"correlation of held-out and true gain of {names[0]}: {agreed:+.2f}")
+
+
 def finish(outcome: dict[str, Any], json_file: Path | None) -> None:
     """The results as JSON, on stdout and perhaps in a file."""
     text = json.dumps(outcome, indent=1)

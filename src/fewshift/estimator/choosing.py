@@ -105,12 +105,14 @@ def _clearly_beats(first: HeldOut, second: HeldOut) -> bool:
     return clearly_better(calibrated_losses(first), calibrated_losses(second))
 
 
-def clearly_better(first: Tensor, second: Tensor) -> bool:  # (h,), (h,) losses of the same images
-    """Whether the first losses are lower by more than `CLEAR` standard errors of the difference."""
+def clearly_better(
+    first: Tensor, second: Tensor, clear: float = CLEAR
+) -> bool:  # (h,), (h,) losses of the same images
+    """Whether the first losses are lower by more than so many standard errors of the difference."""
     gain = (second - first).double()
     if len(gain) < 2:
         return False
-    return float(gain.mean()) > CLEAR * float(gain.std()) / math.sqrt(len(gain))
+    return float(gain.mean()) > clear * float(gain.std()) / math.sqrt(len(gain))
 
 
 def _frozen(plan: Recipe, engine: Engine, task: Task, folds: tuple[Fold, Fold]) -> HeldOut:
