@@ -24,3 +24,10 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A kit for these domains that knows nothing."""
     return write_kit(tmp_path_factory.mktemp("kits") / "tiny.kit")
+
+
+@pytest.fixture
+def own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Empty folders for data and caches, in place of the user's."""
+    monkeypatch.setenv("FEWSHIFT_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("FEWSHIFT_CACHE", str(tmp_path / "cache"))

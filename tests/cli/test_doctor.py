@@ -19,10 +19,9 @@ from fewshift.data.spec import flat_spec
 
 
 @pytest.fixture
-def doctor(fewshift: Fewshift, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fewshift:
-    monkeypatch.setenv("FEWSHIFT_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("FEWSHIFT_CACHE", str(tmp_path / "cache"))
-
+def doctor(
+    fewshift: Fewshift, own_folders: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Fewshift:
     program = tmp_path / "bin" / "npm"  # the real one takes seconds to say its version
     program.parent.mkdir()
     program.write_text("#!/bin/sh\necho 11.0.0\n")
