@@ -11,32 +11,18 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from small_records import images_of, png, record_file, small_domain
+from record_items import everything
+from small_records import images_of, png, small_domain
 
-from fewshift.data import index_cache
 from fewshift.data.descriptors import Descriptors, read_at
-from fewshift.data.index_cache import INDEX_FILE, index_folder, load_index
+from fewshift.data.index_cache import INDEX_FILE
 from fewshift.data.pixels import decode
 from fewshift.data.records import RecordSource
 from fewshift.data.records_folder import open_domain, open_records
 from fewshift.data.spec import Spec
 from fewshift.errors import DataError
 
-
-@pytest.fixture
-def domain(tmp_path: Path) -> tuple[Path, Spec]:
-    return small_domain(tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("FEWSHIFT_CACHE", str(folder))
-    return folder
-
-
-def everything(spec: Spec) -> list[tuple[int, int]]:
-    return [(c, i) for c in range(spec.classes) for i in range(spec.images_per_class[c])]
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def test_reads_any_items_in_the_order_asked(domain: tuple[Path, Spec]) -> None:
@@ -100,203 +86,6 @@ def test_unusual_layouts_are_read_too(tmp_path: Path, domain: tuple[Path, Spec])
 
 def varint(value: int) -> bytes:
     return bytes([value & 0x7F | 0x80, value >> 7]) if value > 127 else bytes([value])
-
-
-# --- the index
-
-
-def test_the_index_is_built_once(domain: tuple[Path, Spec], monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, _ = domain
-    open_domain(folder)
-    assert (folder / INDEX_FILE).is_file()
-    monkeypatch.setattr(index_cache, "scan_files", lambda *_, **__: pytest.fail("scanned again"))
-    assert open_domain(folder).source.read([(0, 1)])
-
-
-def test_only_changed_files_are_scanned_again(
-    domain: tuple[Path, Spec], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, spec = domain
-    index_folder(folder, 3)
-    scanned: list[int] = []
-    real = index_cache.scan_files
-
-    def watch(files, **options):  # type: ignore[no-untyped-def]
-        scanned.extend(file.class_id for file in files)
-        return real(files, **options)
-
-    monkeypatch.setattr(index_cache, "scan_files", watch)
-    new = [png(77 + k) for k in range(3)]
-    record_file(folder / "1.tfrecords", new, 1)
-    os.utime(folder / "2.tfrecords", ns=(1, 1))
-    source = RecordSource(folder, spec)
-    assert source.read_encoded([(1, 2), (0, 0), (2, 0)]) == [
-        new[2],
-        images_of(spec, 0)[0],
-        images_of(spec, 2)[0],
-    ]
-    assert scanned == [1, 2]
-
-
-def test_an_unchecked_index_is_replaced_by_a_checked_one(domain: tuple[Path, Spec]) -> None:
-    folder, spec = domain
-    path = folder / "1.tfrecords"
-    damage(path, -10)
-    RecordSource(folder, spec, check=False).prepare()
-    assert RecordSource(folder, spec, check=False).read_encoded([(0, 1)])
-    with pytest.raises(
-        DataError, match=r"1\.tfrecords: record 2 at byte \d+ is damaged: .*convert this class"
-    ):
-        RecordSource(folder, spec).prepare()
-
-
-def damage(path: Path, at: int, keep_time: bool = False) -> None:
-    before = path.stat()
-    data = bytearray(path.read_bytes())
-    data[at] ^= 0x10
-    path.write_bytes(data)
-    if keep_time:
-        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-
-def test_a_damaged_index_file_is_built_anew(domain: tuple[Path, Spec]) -> None:
-    folder, _ = domain
-    index_folder(folder, 3)
-    good = (folder / INDEX_FILE).read_bytes()
-    expected = [entry.bounds.tolist() for entry in index_folder(folder, 3).entries]
-    for place in range(0, len(good), 3):
-        bad = bytearray(good)
-        bad[place] ^= 0x41
-        (folder / INDEX_FILE).write_bytes(bad)
-        assert load_index(folder / INDEX_FILE, 3) is None
-    for bad in (b"", good[:-8], good[:20], good + bytes(8), b"x" * 1000):
-        (folder / INDEX_FILE).write_bytes(bad)
-        assert [entry.bounds.tolist() for entry in index_folder(folder, 3).entries] == expected
-    assert (folder / INDEX_FILE).read_bytes() == good
-    assert load_index(folder / INDEX_FILE, 4) is None
-
-
-def test_a_read_only_folder_keeps_its_index_in_the_cache(domain: tuple[Path, Spec], own_cache: Path) -> None:
-    folder, spec = domain
-    folder.chmod(0o555)
-    try:
-        source = RecordSource(folder, spec)
-        assert source.read_encoded([(0, 0)]) == [images_of(spec, 0)[0]]
-        assert not (folder / INDEX_FILE).exists()
-        (kept,) = (own_cache / "index").iterdir()
-        assert index_folder(folder, 3).file == kept
-    finally:
-        folder.chmod(0o755)
-
-
-def test_without_any_place_to_keep_it_the_index_stays_in_memory(
-    domain: tuple[Path, Spec], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, spec = domain
-    folder.chmod(0o555)
-    monkeypatch.setenv("FEWSHIFT_CACHE", "/dev/null/nowhere")
-    try:
-        source = RecordSource(folder, spec)
-        source.prepare()
-        again = pickle.loads(pickle.dumps(source))
-        monkeypatch.setattr(index_cache, "scan_files", lambda *_, **__: pytest.fail("scanned again"))
-        assert again.read_encoded([(2, 4)]) == [images_of(spec, 2)[4]]
-    finally:
-        folder.chmod(0o755)
-
-
-def test_an_interrupted_scan_keeps_what_it_has(tmp_path: Path) -> None:
-    folder, _ = small_domain(tmp_path, (3,) * 30, "many")
-    damage(folder / "29.tfrecords", 40)
-    with pytest.raises(DataError, match=r"29\.tfrecords: record 0 at byte 0 is damaged"):
-        index_folder(folder, 30, threads=1)
-    kept = load_index(folder / INDEX_FILE, 30)
-    assert kept is not None
-    assert [entry.size > 0 for entry in kept.entries] == [True] * 29 + [False]
-
-
-# --- what can be wrong
-
-
-def test_counts_must_agree_with_the_spec(domain: tuple[Path, Spec]) -> None:
-    folder, _ = domain
-    record_file(folder / "1.tfrecords", [png(1)] * 2, 1)
-    with pytest.raises(
-        DataError, match=r"1\.tfrecords: it holds 2 records but dataset_spec.json says 3: run"
-    ):
-        open_domain(folder)
-
-
-def test_a_missing_file(domain: tuple[Path, Spec]) -> None:
-    folder, _ = domain
-    (folder / "2.tfrecords").unlink()
-    with pytest.raises(DataError, match=r"2\.tfrecords: the file is missing"):
-        open_domain(folder)
-
-
-def test_a_wrong_label(domain: tuple[Path, Spec]) -> None:
-    folder, _ = domain
-    shutil.copy(folder / "2.tfrecords", folder / "1.tfrecords")
-    with pytest.raises(
-        DataError, match=r"1\.tfrecords: record 0 at byte 0 is labelled 2 in the file of class 1"
-    ):
-        open_domain(folder)
-
-
-def test_a_wrong_label_is_noticed_at_the_read_when_nothing_was_checked_before(
-    domain: tuple[Path, Spec],
-) -> None:
-    folder, spec = domain
-    record_file(folder / "1.tfrecords", images_of(spec, 1), 2)
-    source = RecordSource(folder, spec, check=False)
-    with pytest.raises(
-        DataError, match=r"1\.tfrecords: record 1 at byte \d+ is labelled 2 in the file of class 1"
-    ):
-        source.read([(0, 0), (1, 1)])
-
-
-def test_damage_after_indexing_is_noticed_with_verify(domain: tuple[Path, Spec]) -> None:
-    folder, spec = domain
-    RecordSource(folder, spec).prepare()
-    damage(folder / "0.tfrecords", 60, keep_time=True)
-    RecordSource(folder, spec).read_encoded([(0, 0)])
-    with pytest.raises(DataError, match=r"0\.tfrecords: record 0 at byte 0 is damaged"):
-        RecordSource(folder, spec, verify=True).read_encoded([(0, 1), (0, 0)])
-
-
-def test_a_file_that_changes_under_an_open_source(domain: tuple[Path, Spec]) -> None:
-    folder, spec = domain
-    source = RecordSource(folder, spec, files=Descriptors(1))
-    source.read([(0, 0)])
-    record_file(folder / "0.tfrecords", [png(k, 9) for k in range(4)], 0)
-    source.read([(1, 0)])  # closes the file of class 0
-    with pytest.raises(DataError, match=r"0\.tfrecords: the file has changed since it was indexed: open"):
-        source.read([(0, 0)])
-    assert RecordSource(folder, spec).read([(0, 0)])[0].shape == (9, 9, 3)
-
-
-def test_an_overwritten_file_with_its_old_size_and_time(domain: tuple[Path, Spec]) -> None:
-    folder, spec = domain
-    path = folder / "0.tfrecords"
-    source = RecordSource(folder, spec)
-    source.prepare()
-    before, size = path.stat(), path.stat().st_size
-    path.write_bytes(bytes(size))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    with pytest.raises(DataError, match=r"record 1 at byte .* is not where it was when the file was indexed"):
-        source.read([(0, 1)])
-
-
-def test_an_image_that_cannot_be_decoded(domain: tuple[Path, Spec]) -> None:
-    folder, spec = domain
-    record_file(folder / "1.tfrecords", [png(1), b"no picture", png(2)], 1)
-    source = RecordSource(folder, spec)
-    assert source.read([(1, 0), (1, 2)])
-    with pytest.raises(DataError, match=r"1\.tfrecords: record 1 at byte \d+: .*no picture"):
-        source.read([(1, 0), (1, 1)])
-
-
-# --- threads, processes, descriptors, memory
 
 
 def test_many_threads_with_few_descriptors(tmp_path: Path) -> None:
@@ -414,9 +203,6 @@ def test_memory_is_flat_over_many_tasks(tmp_path: Path) -> None:
     before = psutil.Process().memory_info().rss
     tasks(2500)
     assert psutil.Process().memory_info().rss - before < 4 * 2**20
-
-
-# --- folders of domains
 
 
 def test_official_names_have_official_roles_in_the_canonical_order(tmp_path: Path) -> None:
