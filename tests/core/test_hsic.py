@@ -74,3 +74,9 @@ def test_gradients_are_right() -> None:
         return hsic(torch.exp(-distances / 2), wanted)
 
     assert torch.autograd.gradcheck(dependence, features.requires_grad_())
+
+
+def test_the_largest_task_there_is_has_a_variance() -> None:
+    features = torch.randn(500, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    same = (torch.arange(500)[:, None] % 5 == torch.arange(500) % 5).double()
+    assert 0 < float(hsic_variance(rbf_gram(features, torch.tensor(1.0)), same)) < 1

@@ -69,7 +69,7 @@ def hsic_variance(first: Tensor, second: Tensor) -> Tensor:  # (..., n, n), (...
         + rows.sum(-2, keepdim=True) * columns
         - crossed
     )
-    scale = 4 * size * ((size - 1) * (size - 2) * (size - 3)) ** 2
+    scale = 4.0 * size * ((size - 1) * (size - 2) * (size - 3)) ** 2  # of 450 images, more than 64 bits hold
     second_moment = pull.square().sum((-2, -1)) / scale
     return (16 / size * (second_moment - hsic(first, second).square())).clamp_min(0)
 
