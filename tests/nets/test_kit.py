@@ -87,6 +87,15 @@ def assert_same(found: Kit, kit: Kit, precision: float = 0.0) -> None:
         assert torch.equal(found.start(coefficients)[site], value)
 
 
+def test_a_task_starts_at_every_site_even_where_few_were_learned(kit: Kit) -> None:
+    assert kit.starts is not None
+    some = replace(kit.starts, values={"last": kit.starts.values["last"]})
+    start, usual = kit.with_(starts=some).start(torch.tensor([0.2, 0.5, 0.3])), kit.backbone.init()
+    assert list(start) == list(usual)
+    assert not torch.equal(start["last"], usual["last"])
+    assert all(torch.equal(start[site], usual[site]) for site in usual if site != "last")
+
+
 def test_round_trip_to_the_bit(tmp_path: Path, kit: Kit) -> None:
     state = torch.random.get_rng_state()
     save_kit(kit, tmp_path / "a.kit")

@@ -16,7 +16,7 @@ from fewshift.types import TaskParams, Weights
 CHUNK = 256  # images a pass where no gradient is kept
 
 # functional_call puts the weights into the module for the time of the call, so threads must take turns.
-_SWAP = threading.RLock()
+SWAP = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Backbone:
         return digest.hexdigest()
 
     def _apply(self, weights: Weights, images: Tensor) -> Tensor:
-        with _SWAP:
+        with SWAP:
             features: Tensor = torch.func.functional_call(self.net, dict(weights), (images,), strict=False)
         return features
 

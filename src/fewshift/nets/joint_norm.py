@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from fewshift.nets.backbone import _SWAP, Backbone
+from fewshift.nets.backbone import SWAP, Backbone
 from fewshift.types import TaskParams
 
 
@@ -46,7 +46,7 @@ class JointFeatures:
 
     def __call__(self, params: TaskParams, images: Tensor, first: int) -> Tensor:  # (n, 3, h, w) -> (n, dim)
         """Differentiable in the parameters, through the moments too."""
-        with _SWAP:
+        with SWAP:
             self.rows.count = first
             return self.backbone(params, images)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fewshift.core.precond import DomainPreconditioners
-from fewshift.core.starts import Starts
+from fewshift.core.starts import Starts, task_start
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.feature_classifier import FeatureClassifier
@@ -80,9 +80,8 @@ class Kit:
 
     def start(self, coefficients: Tensor | None = None) -> TaskParams:  # (K,)
         """The parameters a task starts from: the domains' starting values blended, or else TSA's."""
-        if self.starts is None or coefficients is None:
-            return self.backbone.init()
-        return self.starts.blend(coefficients)
+        usual = self.backbone.init()
+        return usual if coefficients is None else task_start(usual, self.starts, coefficients, share=1.0)
 
     def to(self, device: torch.device | str) -> Kit:
         """The same kit on another device; this one stays where it is."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from fewshift.nets.backbone import _SWAP, Backbone
+from fewshift.nets.backbone import SWAP, Backbone
 from fewshift.types import TaskParams
 
 
@@ -44,7 +44,7 @@ def with_moments_of(
         variance, mean = torch.var_mean(values, dim=(0, 2, 3), correction=0)
         found[f"{name}.running_mean"], found[f"{name}.running_var"] = mean, variance
 
-    with _SWAP:  # hooks are on the module that all threads share
+    with SWAP:  # hooks are on the module that all threads share
         hooks = [
             norm.register_forward_pre_hook(lambda _module, given, name=name: keep(name, given[0]))
             for name, norm in _norms(own.net).items()
