@@ -2,11 +2,7 @@
 
 import io
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny_world import Fewshift
+from tiny_world import Fewshift, started, wait_until
 
 from fewshift.core.precond import initial_preconditioners
 from fewshift.data.folder import FolderSource, folder_domain
@@ -235,19 +231,11 @@ def test_bad_words_to_evaluate(
 
 def stopped(words: list[str], out: Path, how: signal.Signals) -> tuple[int, str]:
     """Start the command, stop it when it has written a few lines more, and say how it ended."""
-    before = out.stat().st_size if out.exists() else 0
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from fewshift.cli import main; main()", *words],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    deadline = time.monotonic() + 120
-    while (not out.exists() or out.stat().st_size < before + 3000) and process.poll() is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(how)
-    err = process.communicate(timeout=60)[1]
+    enough = 3000 + (out.stat().st_size if out.exists() else 0)
+    with started(*words) as process:
+        wait_until(lambda: out.exists() and out.stat().st_size >= enough, process)
+        process.send_signal(how)
+        err = process.communicate(timeout=60)[1]
     return process.returncode, err
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
-from tiny_world import Fewshift, options, shell
+from tiny_world import Fewshift, options, shell, started, wait_until
 
 from fewshift.nets.kit import load_kit
 from fewshift.nets.tensor_file import Kind, read_tensors
@@ -119,21 +115,6 @@ def test_runs_are_not_overwritten_and_other_settings_are_refused(
     assert fewshift(*command, "--resume").code == 0
 
 
-def start(*words: object) -> subprocess.Popen[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "fewshift", *map(str, words)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-
-
-def wait_for_state(folder: Path, process: subprocess.Popen[str]) -> None:
-    for _ in range(600):
-        if (folder / "last.safetensors").exists():
-            return
-        assert process.poll() is None, process.stderr.read() if process.stderr else ""
-        time.sleep(0.05)
-    raise AssertionError("no state was saved")
-
-
 def six_updates(backbone: Path, records: Path, out: Path, *more: object) -> tuple[object, ...]:
     options = ("--tasks-per-update", 1, "--updates", 6, "--save-every", 2, *more)
     return meta("preconditioners", backbone, records, out, *options)
@@ -153,10 +134,10 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
     fewshift: Fewshift, backbone: Path, records: Path, whole: Path, tmp_path: Path, number: int
 ) -> None:
     stopped = tmp_path / "stopped.kit"
-    process = start(*six_updates(backbone, records, stopped))
-    wait_for_state(tmp_path / "stopped.run", process)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+    with started(*six_updates(backbone, records, stopped)) as process:
+        wait_until((tmp_path / "stopped.run" / "last.safetensors").exists, process)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
     log = tmp_path / "stopped.run" / "log.jsonl"
     if number == signal.SIGINT:
         assert process.returncode == 130

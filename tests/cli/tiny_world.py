@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
+import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from unittest import mock
@@ -86,6 +89,27 @@ def shell(*words: object) -> Outcome:
         main()
     code = left.value.code
     return Outcome(code if isinstance(code, int) else 0, out.getvalue(), err.getvalue())
+
+
+@contextlib.contextmanager
+def started(*words: object) -> Iterator[subprocess.Popen[str]]:
+    """`fewshift WORDS` in a process of its own, which is gone in the end whatever happens here."""
+    command = [sys.executable, "-m", "fewshift", *map(str, words)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_until(ready: Callable[[], bool], process: subprocess.Popen[str], seconds: float = 120) -> None:
+    """Until it is so or the process has ended; a machine that others use takes its time."""
+    deadline = time.monotonic() + seconds
+    while not ready() and process.poll() is None:
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.02)
 
 
 def _pictures(spec: Spec, seed: int, class_id: int) -> Iterator[bytes]:
