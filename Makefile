@@ -33,7 +33,7 @@ demo: $(USER_STAMP)
 	$(BIN)/fewshift demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

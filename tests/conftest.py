@@ -1,5 +1,6 @@
 """Shared fixtures: where development data lie, one thread a test process, the same examples every time."""
 
+import os
 import signal
 from pathlib import Path
 
@@ -17,6 +18,7 @@ hypothesis.settings.load_profile("same every time")
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)  # tests run in parallel processes
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # and so do the commands that they start
 
 
 @pytest.fixture(scope="session", autouse=True)
