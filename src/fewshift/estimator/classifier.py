@@ -27,8 +27,9 @@ class FewShotClassifier(SklearnContract, FitResults):
     """Adapts a frozen backbone to a handful of labelled images and classifies others by nearest centroid.
 
     `method` is tsp, tsa, gd, pa or ncc; `kit` a kit, its file, a bundled one's name, or None for the best on
-    validation of those installed. `settings="auto"` chooses how far to adapt from held-out support images,
-    "published" takes the paper's rates and steps. Equal seeds and images give equal classifiers.
+    validation of those installed. `settings="auto"` adapts as the kit's validation says unless held-out
+    support images clearly object, "published" takes the paper's rates and steps. Equal seeds and images give
+    equal classifiers.
 
     Images are paths, Pillow pictures, encoded bytes, arrays (h, w, c) or (c, h, w), tensors, in a list of any
     mixture, or one array or tensor of four dimensions; floats are from 0 to 1.
