@@ -153,7 +153,6 @@ def test_flute_stopped_between_its_stages_goes_on(
         ("extractors", ("--extractor", "plants=K"), "not among the domains shapes, glyphs"),
         ("cnaps", ("--domains", "plants"), "plants has no TRAIN classes"),
         ("trim", ("--rate", "0"), "the rate is 0.0: give more than 0"),
-        ("trim", ("--preset", "small"), "--preset small: there are no such settings here"),
     ],
 )
 def test_mistakes_are_one_sentence(

@@ -53,6 +53,12 @@ def test_what_is_missing_is_named(fewshift: Fewshift, records: Path, tiny_kit: P
     )
     assert done.code == 2
     assert "run fewshift train policy" in done.err
+    done = fewshift(
+        *("train", "preconditioners", "--policy", "--kit", tiny_kit, "--records", records),
+        *("--out", tmp_path / "x.kit", *FEW, "--preset", "small"),
+    )
+    assert done.code == 2
+    assert "--policy has no settings for --preset small" in done.err
 
 
 def test_all_are_those_that_the_kit_can_build(

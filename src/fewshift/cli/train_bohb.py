@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fewshift.cli.option_groups import with_groups
-from fewshift.cli.train_options import DomainsOption, Precision, Preset, PresetOption, Run, Source
+from fewshift.cli.train_options import DomainsOption, Precision, Run, Source, TwoPresets, TwoPresetsOption
 from fewshift.cli.train_wanted import Wanted
 
 
@@ -16,7 +16,7 @@ def bohb(
     *,
     source: Source,
     domains: DomainsOption = None,
-    preset: PresetOption = Preset.paper,
+    preset: TwoPresetsOption = TwoPresets.paper,
     configurations: Annotated[
         int | None, typer.Option(min=1, help="How many are tried; the cost is a third of as many whole runs.")
     ] = None,

@@ -15,10 +15,10 @@ from fewshift.cli.train_options import (
     InnerStepsOption,
     Learning,
     OrderOption,
-    Preset,
-    PresetOption,
     Run,
     Source,
+    TwoPresets,
+    TwoPresetsOption,
 )
 from fewshift.cli.train_wanted import Wanted
 
@@ -52,7 +52,7 @@ def maml(
     ] = RuleName.sgd,
     source: Source,
     domains: DomainsOption = None,
-    preset: PresetOption = Preset.paper,
+    preset: TwoPresetsOption = TwoPresets.paper,
     learning: Learning,
     rule_rate: Annotated[
         float | None, typer.Option(help="Step size of what the rule learns, if not the preset's.")

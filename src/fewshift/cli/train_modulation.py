@@ -12,11 +12,11 @@ from fewshift.cli.train_options import (
     CapOption,
     DomainsOption,
     Learning,
-    Preset,
-    PresetOption,
     RateOption,
     Run,
     Source,
+    TwoPresets,
+    TwoPresetsOption,
     UpdatesOption,
 )
 from fewshift.cli.train_wanted import Wanted
@@ -37,7 +37,7 @@ def flute(
     *,
     source: Source,
     domains: DomainsOption = None,
-    preset: PresetOption = Preset.paper,
+    preset: TwoPresetsOption = TwoPresets.paper,
     start: Annotated[
         Start | None,
         typer.Option(help="fresh: as published. backbone: go on from the kit's. Default: the preset's."),
@@ -81,7 +81,7 @@ def cnaps(
     *,
     source: Source,
     domains: DomainsOption = None,
-    preset: PresetOption = Preset.paper,
+    preset: TwoPresetsOption = TwoPresets.paper,
     learning: Learning,
     code: CodeOption = None,
     support_cap: CapOption = None,
@@ -109,7 +109,7 @@ def trim(
     *,
     source: Source,
     domains: DomainsOption = None,
-    preset: PresetOption = Preset.paper,
+    preset: TwoPresetsOption = TwoPresets.paper,
     learning: Learning,
     code: CodeOption = None,
     gate: Annotated[

@@ -13,8 +13,15 @@ from typing import Annotated, Any
 import typer
 
 
-class Preset(str, Enum):
+class TwoPresets(str, Enum):
     """Which settings to start from."""
+
+    paper = "paper"
+    quick = "quick"
+
+
+class Preset(str, Enum):
+    """The same for extractors, which have one more."""
 
     paper = "paper"
     quick = "quick"
@@ -22,7 +29,7 @@ class Preset(str, Enum):
 
 
 class MetaPreset(str, Enum):
-    """The same for meta-training, which has one more."""
+    """The same for meta-training, which has yet one more."""
 
     paper = "paper"
     quick = "quick"
@@ -53,6 +60,7 @@ SuiteOption = Annotated[str | None, typer.Option(help="A suite by name; see `few
 DomainsOption = Annotated[
     str | None, typer.Option(help="Names with commas. Default: all seen domains with TRAIN classes.")
 ]
+TwoPresetsOption = Annotated[TwoPresets, typer.Option(help="paper: as published. quick: minutes on a CPU.")]
 PresetOption = Annotated[
     Preset,
     typer.Option(help="paper: as published. quick: minutes on a CPU. small: minutes on a GPU, small data."),

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched, words
-from fewshift.cli.train_wanted import Wanted, paper_or_quick
+from fewshift.cli.train_wanted import Wanted
 from fewshift.data.protocol import VARYING, Protocol
 from fewshift.data.resident import ResidentDomain, resident
 from fewshift.data.subset import hold_out
@@ -59,7 +59,6 @@ class Ready:
 @contextmanager
 def ready(wanted: Wanted) -> Iterator[Ready]:
     """Everything a run reads. Classes that the kit's backbone was not shown are not shown here either."""
-    paper_or_quick(wanted)
     with team_at(wanted.run.device, wanted.run.exact) as (team, device):
         track = watched(wanted.run.quiet, team)
         _, kit = find_kit(wanted.source.kit, device)

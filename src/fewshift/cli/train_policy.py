@@ -13,10 +13,10 @@ from fewshift.cli.train_options import (
     ClassesOption,
     DomainsOption,
     Learning,
-    Preset,
-    PresetOption,
     Run,
     Source,
+    TwoPresets,
+    TwoPresetsOption,
 )
 from fewshift.cli.train_wanted import MetaWanted
 
@@ -26,7 +26,7 @@ def policy(
     *,
     source: Source,
     domains: DomainsOption = None,
-    preset: PresetOption = Preset.paper,
+    preset: TwoPresetsOption = TwoPresets.paper,
     classes: ClassesOption = Classes.train,
     learning: Learning,
     temperature: Annotated[

@@ -8,7 +8,7 @@ from typing import Any
 
 from fewshift.cli.train_meta import about_run, prepared, skipped_note, with_changes
 from fewshift.cli.train_shared import finish, places, words
-from fewshift.cli.train_wanted import MetaWanted, paper_or_quick
+from fewshift.cli.train_wanted import MetaWanted
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import Kit, Part
 from fewshift.nets.policy import PART, policy_of, policy_part
@@ -20,7 +20,8 @@ from fewshift.training.under_policy import train_preconditioners_under
 
 def run_under_policy(wanted: MetaWanted) -> None:
     """Algorithm 1 under the kit's policy; TSP†'s preconditioners and the classifier stay in the kit."""
-    paper_or_quick(wanted)
+    if wanted.preset not in ("paper", "quick"):
+        raise FewshiftError(f"--policy has no settings for --preset {wanted.preset}: choose paper or quick")
     kit_path, folder = places(wanted.source.out, "tsp_ta2")
     with prepared(wanted, words(wanted.domains)) as ready:
         policy = policy_of(ready.kit)
@@ -52,7 +53,6 @@ def run_under_policy(wanted: MetaWanted) -> None:
 
 def run_policy(wanted: MetaWanted) -> None:
     """TA²-Net's policy, then write the kit."""
-    paper_or_quick(wanted)
     kit_path, folder = places(wanted.source.out, "policy")
     with prepared(wanted, words(wanted.domains)) as ready:
         make = quick_policy if wanted.quick else paper_policy

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fewshift.cli.train_options import Run, Source
-from fewshift.errors import FewshiftError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,14 +24,6 @@ class Wanted:
     def quick(self) -> bool:
         """Is it the small preset?"""
         return self.preset == "quick"
-
-
-def paper_or_quick(wanted: Wanted) -> None:
-    """Refuse the presets that only some commands have settings for."""
-    if wanted.preset not in ("paper", "quick"):
-        raise FewshiftError(
-            f"--preset {wanted.preset}: there are no such settings here: choose paper or quick"
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
