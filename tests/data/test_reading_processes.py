@@ -253,6 +253,28 @@ def test_an_end_from_outside_leaves_no_process_and_no_memory(
     assert not memory.exists()
 
 
+KILLED = """
+import os, signal
+from fewshift.data.reading_processes import Processes
+
+group = Processes(1)
+(file,) = group._memory._files.values()
+print(file.path.parent, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_memory_goes_even_if_nobody_has_used_it() -> None:
+    said = subprocess.run([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True).stdout
+    folder = Path(said.strip())
+    assert folder.name.startswith("fewshift-")
+    for _ in range(300):
+        if not folder.exists():
+            return
+        time.sleep(0.1)
+    pytest.fail(f"{folder} is still there")
+
+
 def test_results_may_be_written_to(records: Domain) -> None:
     first, *_ = prefetch(reader([records]), planned(records, 2), kind="processes")
     first.query.images.add_(1)

@@ -56,10 +56,11 @@ class Processes:
         self._load = [0] * count  # images that each has to read
         one_core = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         self._started = False
+        folder = self._memory.folder()
         self._processes: list[subprocess.Popen[bytes]] = []
         try:
             for _ in range(count):
-                self._processes.append(_start({**os.environ, **one_core}))
+                self._processes.append(_start({**os.environ, **one_core}, folder))
         except OSError as problem:
             self.end()
             raise CannotStart(f"{sys.executable}: {problem}: read with threads") from problem
@@ -180,9 +181,9 @@ class Processes:
             raise FewshiftError(_ENDED) from problem
 
 
-def _start(environment: dict[str, str]) -> subprocess.Popen[bytes]:
+def _start(environment: dict[str, str], folder: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-c", _START, json.dumps(sys.path)],
+        [sys.executable, "-c", _START, json.dumps(sys.path), folder],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is for this process, which then ends the others

@@ -36,7 +36,7 @@ def main() -> None:
         _work(sys.stdin.buffer, answers, memory)
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         pass
-    memory.remove()
+    memory.remove(sys.argv[2])
     os._exit(0)  # at once: nothing here is worth an orderly end
 
 
@@ -98,10 +98,10 @@ class _Memory:
         read.read_into(support, query, part.plan)
         return True
 
-    def remove(self) -> None:
-        """For a parent that could not do so itself."""
-        for path in self._views:
-            shutil.rmtree(path.parent, ignore_errors=True)
+    def remove(self, folder: str) -> None:
+        """For a parent that could not, perhaps because it was killed before anything was lent."""
+        for found in {folder, *(str(path.parent) for path in self._views)} - {""}:
+            shutil.rmtree(found, ignore_errors=True)
 
     def _view(self, place: Place, shape: tuple[int, int, int, int]) -> Floats:
         file, stop = place.file, place.start + math.prod(shape)

@@ -55,6 +55,14 @@ class SharedMemory:
         except OSError:
             return None
 
+    def folder(self) -> str:
+        """Where the first file will be, for whoever has to clean up after a killed process; "" if nowhere."""
+        home = _homes()[0]
+        with contextlib.suppress(OSError):
+            self._files[home] = _File(home)
+            return str(self._files[home].path.parent)
+        return ""
+
     def close(self) -> None:
         """Remove the files. What is lent stays readable."""
         for file in self._files.values():
