@@ -217,3 +217,16 @@ def test_the_page_is_whole_and_asks_nothing_from_outside(make_reads: MakeReads) 
 def test_the_page_does_without_notes(make_reads: MakeReads) -> None:
     text = page(make_report(make_reads({("ncc", "birds"): [0.5]})))
     assert text.count("<svg") == 1
+
+
+def test_a_summary_has_one_row_a_method_and_the_best_first(make_reads: MakeReads) -> None:
+    made = make_report(make_reads(TABLE), ["tsa"], summary=True)
+    got = cells(made, "summary")
+    assert got["", "tsp", "all"][0] == 82.5
+    assert got["", "tsp", "less tsa"][0] == pytest.approx(7.5)  # (5 + 10) / 2
+    assert got["", "ncc", "rank"][0] == 3.0
+    assert got["", "tsa", "tasks"][0] == 2
+    assert ("", "tsa", "less tsa") not in got
+    rows = [line.split("|")[1].strip() for line in made.markdown().splitlines() if line.startswith("| t")]
+    assert rows == ["tsp", "tsa"]
+    assert "| ncc" in made.markdown()

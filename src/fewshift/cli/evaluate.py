@@ -181,7 +181,7 @@ def evaluate(
             out,
             kit=kit_name,
             fingerprint=kit_fingerprint(loaded),
-            engine=f"{chosen_engine.name} on features" if features else chosen_engine.name,
+            engine=_said(chosen_engine.name, precision, features),
             device=where,
             track=track,
             together=chosen_engine if chosen_engine.name == "graph" else None,
@@ -215,3 +215,8 @@ def _show(out: Path) -> None:
     for section in make_report(read_scores([out])).sections:
         typer.echo(markdown(section.tables[0]))
     typer.echo(f"more: fewshift report {shlex.quote(str(out))} --format html --out report.html", err=True)
+
+
+def _said(engine: str, precision: str, features: bool) -> str:
+    """What a result line says of the engine; only the graph engine has a choice of precision."""
+    return engine + (f" in {precision}" if engine == "graph" else "") + (" on features" if features else "")

@@ -31,6 +31,9 @@ def report(
     published: Annotated[
         bool, typer.Option("--published", help="Add published numbers, in tables of their own.")
     ] = False,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="One row a method, for many methods: averages only.")
+    ] = False,
     title: Annotated[str, typer.Option(help="The title of the HTML page.")] = "Few-shot results",
 ) -> None:
     """Print means with intervals, averages, ranks and paired differences from result lines.
@@ -45,7 +48,7 @@ def report(
     from fewshift.evaluation.scores import read_scores
 
     names = [name.strip() for name in baseline.split(",") if name.strip()] if baseline else None
-    made = make_report(read_scores(results), names, with_published=published)
+    made = make_report(read_scores(results), names, with_published=published, summary=summary)
     if format is Format.html:
         text = page(made, title)
     else:

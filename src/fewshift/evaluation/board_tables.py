@@ -23,11 +23,11 @@ def accuracy_table(board: Board) -> Table:
     """Mean ± half-width by domain, averages, and both kinds of rank."""
     columns = board.contenders
     by_domain = [
-        Row(domain, mark_best(_percent(board.mean(c, domain)) for c in columns), role)
+        Row(domain, mark_best(percent(board.mean(c, domain)) for c in columns), role)
         for domain, role in board.roles.items()
     ]
     averages = [
-        Row(label, mark_best(_percent(board.average(c, domains)) for c in columns), AVERAGE_GROUP)
+        Row(label, mark_best(percent(board.average(c, domains)) for c in columns), AVERAGE_GROUP)
         for label, domains in averaged(board)
     ]
     return Table(
@@ -47,7 +47,8 @@ def averaged(board: Board) -> list[tuple[str, list[str]]]:
     return [(label, domains) for label, domains in found if domains and (both or label != "all")]
 
 
-def _percent(found: Interval | None, signed: bool = False) -> Value | None:
+def percent(found: Interval | None, signed: bool = False) -> Value | None:
+    """An interval of shares as a number of the table, in percent or in points."""
     if found is None:
         return None
     strong = signed and found.excludes_zero
@@ -102,13 +103,13 @@ def difference_table(board: Board, baseline: Contender) -> Table:
     rows = [
         Row(
             domain,
-            tuple(_percent(board.difference(c, baseline, domain), signed=True) for c in others),
+            tuple(percent(board.difference(c, baseline, domain), signed=True) for c in others),
             role,
         )
         for domain, role in board.roles.items()
     ]
     for label, domains in averaged(board):
-        cells = tuple(_percent(board.average_difference(c, baseline, domains), signed=True) for c in others)
+        cells = tuple(percent(board.average_difference(c, baseline, domains), signed=True) for c in others)
         rows.append(Row(label, cells, AVERAGE_GROUP))
     return Table(
         title=f"Difference to {board.labels[baseline]}, percentage points, task by task",

@@ -11,6 +11,7 @@ from fewshift.evaluation.boards import Board, Contender, gather
 from fewshift.evaluation.facts import facts, warnings
 from fewshift.evaluation.published import published
 from fewshift.evaluation.scores import Read
+from fewshift.evaluation.summary import summary_table
 from fewshift.evaluation.tables import Table, csv_rows, csv_text, latex, markdown
 
 
@@ -20,7 +21,7 @@ class Section:
 
     title: str
     facts: tuple[tuple[str, str], ...]
-    tables: tuple[Table, ...]  # accuracy, one of differences for each baseline, cost
+    tables: tuple[Table, ...]  # accuracy, one of differences for each baseline, cost; or the summary
     warnings: tuple[str, ...]
     board: Board
     baselines: tuple[Contender, ...]
@@ -63,22 +64,31 @@ PUBLISHED_NOTE = (
 
 
 def make_report(
-    reads: Iterable[Read], baselines: Sequence[str] | None = None, with_published: bool = False
+    reads: Iterable[Read],
+    baselines: Sequence[str] | None = None,
+    with_published: bool = False,
+    *,
+    summary: bool = False,
 ) -> Report:
-    """Tables of these lines, with differences to the `baselines` (tsa and gd, or the first method)."""
+    """Tables of these lines, with differences to the `baselines` (tsa and gd, or the first method).
+
+    A `summary` has one table a board with a row a method, in place of those with a row a domain.
+    """
     boards = gather(reads)
     if not boards:
         raise FewshiftError("there is no score in these files: run fewshift evaluate first")
     protocols = dict.fromkeys(board.tasks.protocol for board in boards)
     tables = [published_table(t) for p in protocols for t in published(p)] if with_published else []
-    return Report(tuple(section_of(board, baselines) for board in boards), tuple(tables))
+    return Report(tuple(section_of(board, baselines, summary) for board in boards), tuple(tables))
 
 
-def section_of(board: Board, baselines: Sequence[str] | None = None) -> Section:
+def section_of(board: Board, baselines: Sequence[str] | None = None, summary: bool = False) -> Section:
     """A board's facts, tables and warnings."""
     against = _baselines(board, baselines) if len(board.contenders) > 1 else ()
     differences = (difference_table(board, baseline) for baseline in against)
-    tables = (accuracy_table(board), *differences, cost_table(board))
+    tables: tuple[Table, ...] = (accuracy_table(board), *differences, cost_table(board))
+    if summary:
+        tables = (summary_table(board, against),)
     return Section(board.tasks.words(), facts(board), tables, warnings(board), board, against)
 
 
