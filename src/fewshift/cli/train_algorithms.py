@@ -71,12 +71,21 @@ def preconditioners(
     support_cap: CapOption = None,
     stream: StreamOption = None,
     precision: GraphPrecisionOption = "tf32",
+    validate_every: Annotated[
+        int | None, typer.Option(min=1, help="Updates between validations, if not the preset's.")
+    ] = None,
+    keep_last: Annotated[
+        bool, typer.Option("--keep-last", help="Keep the last state, not the best validated one.")
+    ] = False,
     run: Run,
 ) -> None:
     """Algorithm 1: meta-train a preconditioner for every domain and site of a kit's backbone.
 
     Example: `fewshift train preconditioners --kit runs/backbone.kit --suite open --out runs/dsp.kit`
     """
+    from fewshift.presets.small_data import STRANGERS
+
+    small = preset is MetaPreset.small
     wanted = MetaWanted(
         source=source,
         domains=domains,
@@ -85,11 +94,13 @@ def preconditioners(
         inner=inner.changes,
         sites=sites,
         train_images=train_images,
-        vary=preset is MetaPreset.small if vary is None else vary,
-        strangers=strangers or 0,
+        vary=small if vary is None else vary,
+        strangers=STRANGERS * small if strangers is None else strangers,
         support_cap=support_cap,
         stream=stream,
         precision=precision,
+        validate_every=validate_every,
+        keep_last=keep_last,
         run=run,
         changes={
             **learning.changes,

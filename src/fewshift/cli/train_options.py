@@ -79,7 +79,7 @@ StrangersOption = Annotated[
     int | None,
     typer.Option(
         min=0,
-        help="Made-up domains to learn from, too: tasks in random styles, for what is shared. Default: none.",
+        help="Made-up domains to learn from, too: tasks in random styles. Default: 4 with small, else 0.",
     ),
 ]
 GraphPrecisionOption = Annotated[
