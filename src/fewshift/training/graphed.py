@@ -105,6 +105,13 @@ class GraphedBatches:
         """The same in a precision that second derivatives can bear."""
         return self if self.precision != "float16" else replace(self, precision="tf32", outers={}, curves={})
 
+    @property
+    def graphs(self) -> int:
+        """How many graphs have been captured so far; each takes seconds, once."""
+        own = len(self.engine.steps) + len(self.outers) + len(self.curves)
+        wide = self.__dict__.get("wide", self)  # made only where second order is asked for
+        return own if wide is self else own + wide.graphs
+
     def __call__(self, jobs: Iterable[Job], inner: InnerLevel, starts: bool) -> Iterator[MetaGradient]:
         """Equal to `OneByOne` up to rounding."""
         ways = self.wide if inner.order == 2 else self
