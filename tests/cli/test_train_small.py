@@ -39,6 +39,10 @@ def test_strangers_are_learned_from_and_the_kit_is_shrunk(
     found = fewshift("train", "preconditioners", "--kit", tiny_kit, "--out", out, *common, *few)
     assert found.code == 0, found.err
     assert load_kit(out).info["preconditioners"]["tasks"]["strangers"]["count"] == 2
+    picture = tmp_path / "curves.png"
+    found = fewshift("train", "curves", out.with_suffix(".run"), "--out", picture)
+    assert found.exit_code == 0, found.output
+    assert picture.stat().st_size > 5_000
     found = fewshift("train", "shrink", "--kit", out, "--start-rank", 1, "--out", small)
     assert found.code == 0, found.err
     assert isinstance(load_kit(small).starts, LowRankStarts)

@@ -9,6 +9,7 @@ import typer
 from fewshift.cli.option_groups import with_groups
 from fewshift.cli.train_algorithms import classifier, preconditioners
 from fewshift.cli.train_bohb import bohb
+from fewshift.cli.train_curves import curves
 from fewshift.cli.train_maml import maml
 from fewshift.cli.train_modulation import cnaps, flute, trim
 from fewshift.cli.train_options import (
@@ -108,6 +109,7 @@ train.command()(classifier)
 train.command("policy")(policy_command)
 train.command()(rates)
 train.command()(shrink)
+train.command()(curves)
 train.command()(extractors)
 train.command()(selector)
 train.command()(flute)

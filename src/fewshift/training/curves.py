@@ -1,0 +1,107 @@
+"""Learning curves of runs, from the logs that they keep: as a picture, or for TensorBoard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fewshift.errors import FewshiftError
+from fewshift.training import journal
+from fewshift.training.loop import LOG
+
+VALIDATION = "validation"
+ABOUT_THE_MACHINE = ("tasks_per_second", "images_per_second", "memory_mib", "seconds")
+FEW = 40  # points that need no smoothing
+FIRST = (VALIDATION, "loss", "accuracy")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One number of a run over its steps."""
+
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+def curves_of(run: Path) -> dict[str, Curve]:
+    """Every number that the run's log has; those of a validation are called `validation …`."""
+    log = run / LOG if run.is_dir() else run
+    if not log.is_file():
+        raise FewshiftError(f"{run} has no {LOG}: give the folder of a training run (NAME.run)")
+    points: dict[str, list[tuple[int, float]]] = {}
+    for line in journal.read(log):
+        validated = VALIDATION in line
+        for name, value in line.items():
+            if name == "step" or isinstance(value, bool) or not isinstance(value, (int, float)):
+                continue
+            called = f"{VALIDATION} {name}" if validated and name != VALIDATION else name
+            points.setdefault(called, []).append((line["step"], float(value)))
+    if not points:
+        raise FewshiftError(f"{log}: there is no whole line in it yet: wait for the run's first steps")
+    return {name: Curve(*zip(*found, strict=True)) for name, found in points.items()}
+
+
+def worth_drawing(runs: Sequence[Mapping[str, Curve]]) -> list[str]:
+    """The names that some run has and that are of learning, not of the machine; the telling ones first."""
+    names = dict.fromkeys(name for run in runs for name in run)
+    kept = [name for name in names if not name.endswith(ABOUT_THE_MACHINE)]
+    moving = [n for n in kept if any(len(set(run[n].values)) > 1 for run in runs if n in run)]
+    return sorted(moving or kept, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+
+
+def smoothed(curve: Curve) -> Curve:
+    """Means over a fortieth of the run at a time: a step's tasks differ more than steps do."""
+    width = max(1, len(curve.steps) // FEW)
+    starts = range(0, len(curve.steps), width)
+    steps = tuple(curve.steps[min(start + width // 2, len(curve.steps) - 1)] for start in starts)
+    values = (curve.values[start : start + width] for start in starts)
+    return Curve(steps, tuple(sum(part) / len(part) for part in values))
+
+
+def draw(runs: Mapping[str, Mapping[str, Curve]], out: Path) -> None:
+    """A panel a number, a line a run; what kind of picture is decided by the file's ending."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise FewshiftError("pictures need matplotlib: pip install 'fewshift[plot]'") from None
+
+    names = worth_drawing(list(runs.values()))
+    columns = min(3, len(names))
+    rows = -(-len(names) // columns)
+    figure = Figure(figsize=(4.2 * columns, 2.8 * rows), layout="constrained")
+    for place, name in enumerate(names):
+        axes = figure.add_subplot(rows, columns, place + 1)
+        for label, curves in runs.items():
+            if name in curves:
+                curve, smooth = curves[name], smoothed(curves[name])
+                few = len(curve.steps) < FEW
+                (main,) = axes.plot(
+                    smooth.steps, smooth.values, marker="o" if few else "", markersize=3, label=label
+                )
+                if not few:
+                    axes.plot(curve.steps, curve.values, color=main.get_color(), linewidth=0.5, alpha=0.2)
+        axes.set_title(name.replace("_", " "), fontsize=10)
+        axes.set_xlabel("updates", fontsize=8)
+        axes.tick_params(labelsize=8)
+        axes.grid(alpha=0.25)
+    if len(runs) > 1:
+        figure.axes[0].legend(fontsize=8)
+    try:
+        figure.savefig(out, dpi=120)
+    except (OSError, ValueError) as problem:
+        raise FewshiftError(f"{out}: cannot be written ({problem}): give a name like curves.png") from None
+
+
+def to_tensorboard(runs: Mapping[str, Mapping[str, Curve]], folder: Path) -> None:
+    """Event files of every number of every run, a folder a run."""
+    try:
+        from torch.utils.tensorboard.writer import SummaryWriter
+    except ImportError:
+        raise FewshiftError("TensorBoard's files need its package: pip install 'fewshift[tb]'") from None
+
+    for label, curves in runs.items():
+        with SummaryWriter(str(folder / label)) as writer:
+            for name, curve in curves.items():
+                for step, value in zip(curve.steps, curve.values, strict=True):
+                    writer.add_scalar(name.replace(" ", "/"), value, step)
