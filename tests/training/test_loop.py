@@ -274,3 +274,13 @@ def test_no_pickle_is_written(tmp_path: Path) -> None:
 def test_watches_check_themselves(field: str) -> None:
     with pytest.raises(FewshiftError, match=f"{field} is 0"):
         Watch(**{field: 0})
+
+
+def test_the_last_state_counts_where_it_is_asked_for(tmp_path: Path) -> None:
+    best = walk(tmp_path / "best")
+    assert best.checkpoint().step == 10
+    watch = Watch(log_every=3, checkpoint_every=4, validate_every=5, keep_last=True)
+    last = walk(tmp_path / "last", watch=watch)
+    assert last.best is not None
+    assert (last.best.step, last.checkpoint().step) == (10, 20)
+    assert last.checkpoint(BEST).step == 10

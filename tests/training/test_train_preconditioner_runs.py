@@ -137,3 +137,15 @@ def test_what_is_logged(backbone: Backbone, tasks: ResidentTasks, tmp_path: Path
     assert steps[0]["largest_eigenvalue"] >= 1
     checks = [line for line in journal.read(tmp_path / LOG) if "validation" in line]
     assert [set(line["accuracy_by_domain"]) for line in checks] == [{"red", "grey"}]
+
+
+def test_the_share_that_is_not_positive_definite_is_logged_where_nothing_promises_it(
+    backbone: Backbone, tasks: ResidentTasks, tmp_path: Path
+) -> None:
+    for scale, share in ((1.0, 0.0), (-1.0, 1.0)):
+        settings = preconditioner_settings(updates=1, validation_tasks=0, design="free", scale=scale)
+        folder = tmp_path / str(scale)
+        train_preconditioners(backbone, tasks, settings, folder, watch=WATCH)
+        (line,) = journal.read(folder / LOG)
+        assert line["non_pd_rate"] == share
+        assert (line["largest_eigenvalue"] > 0) == (scale > 0)

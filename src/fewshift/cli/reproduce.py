@@ -17,6 +17,7 @@ class ScaleName(str, Enum):
 
     quick = "quick"
     paper = "paper"
+    features = "features"
 
 
 def reproduce(
@@ -25,8 +26,15 @@ def reproduce(
     suite: Annotated[str | None, typer.Option(help="A suite by name; see `fewshift data list`.")] = None,
     out: Annotated[Path, typer.Option(help="The folder for kits, results and tables.")] = Path("reproduced"),
     scale: Annotated[
-        ScaleName, typer.Option(help="paper: as published, GPU days. quick: small networks and tasks.")
+        ScaleName,
+        typer.Option(
+            help="paper: as published, GPU days. quick: small networks and tasks. features: the last map "
+            "alone, on features computed once an image."
+        ),
     ] = ScaleName.paper,
+    kit: Annotated[
+        str | None, typer.Option(help="Use this kit's backbone, a file or a name, instead of training one.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands and run none.")] = False,
 ) -> None:
@@ -49,7 +57,7 @@ def reproduce(
     chosen = table_named(table)
     seen = tuple(domain.name for domain in training_domains(records, suite, [], silent))
     source = ("--records", str(records)) if records is not None else ("--suite", str(suite))
-    stages = chosen.stages(Setup(source, seen, out, SCALES[scale.value], device))
+    stages = chosen.stages(Setup(source, seen, out, SCALES[scale.value], device, kit))
     typer.echo(f"{chosen.title}: {len(stages)} commands", err=True)
     for sentence in chosen.beware:
         typer.echo(f"beware: {sentence}", err=True)

@@ -85,6 +85,8 @@ def run_preconditioners(wanted: MetaWanted) -> None:
     kit_path, folder = places(wanted.source.out, "preconditioners")
     with prepared(wanted, words(wanted.domains)) as ready:
         recipe = with_changes(PRECONDITIONERS[wanted.preset](ready.tasks.domains), wanted)
+        if not recipe.settings.train_starts and wanted.changes.get("start_rank") is None:
+            recipe = replace(recipe, settings=replace(recipe.settings, start_rank=None))  # a preset's
         trained = train_preconditioners(
             ready.backbone,
             ready.tasks,
@@ -201,7 +203,7 @@ def with_changes(recipe: Recipe[S], wanted: MetaWanted) -> Recipe[S]:
     if changes.get("updates") is not None and not isinstance(recipe.settings, PolicySettings):
         once = recipe.settings.period == recipe.settings.updates  # the rate falls once, over the whole run
         changes["period"] = changes["updates"] if once else min(recipe.settings.period, changes["updates"])
-    return changed(recipe, wanted.run.save_every, **changes)
+    return changed(recipe, wanted.run.save_every, wanted.validate_every, wanted.keep_last, **changes)
 
 
 def about_run(settings: S, ready: Ready, wanted: MetaWanted, outcome: Outcome) -> dict[str, Any]:

@@ -38,3 +38,5 @@ class MetaWanted(Wanted):
     vary: bool = False  # the images of training tasks
     strangers: int = 0  # made-up domains beside the real ones
     precision: str = "tf32"  # of the inner steps on a GPU
+    validate_every: int | None = None  # updates, if not the preset's
+    keep_last: bool = False  # the last state counts, not the best validated one

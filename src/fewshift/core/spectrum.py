@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -53,6 +55,14 @@ def non_pd_rate(preconditioner: Preconditioner) -> float:
     """The share of sites whose matrix is not positive definite; stacks (K, m, m) count matrix by matrix."""
     smallest = [smallest_eigenvalue(matrices).flatten() for matrices in preconditioner.values()]
     return (torch.cat(smallest) <= 0).double().mean().item()
+
+
+def sharpest_and_non_pd(stacks: Sequence[Tensor]) -> tuple[Tensor, Tensor]:  # (k, m, m) each -> (), ()
+    """The largest eigenvalue of all, and the share of matrices that are not positive definite."""
+    found = [eigenvalues(stack) for stack in stacks]
+    largest = torch.stack([values[..., -1].max() for values in found]).max()
+    smallest = torch.cat([values[..., 0].flatten() for values in found])
+    return largest, (smallest <= 0).to(largest.dtype).mean()
 
 
 def normalised(matrices: Tensor) -> Tensor:  # (..., m, m) -> (..., m, m)

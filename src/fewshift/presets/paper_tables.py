@@ -11,7 +11,18 @@ from dataclasses import dataclass
 
 from fewshift.errors import FewshiftError
 from fewshift.methods import ABOUT
-from fewshift.presets.reproduce import Setup, Stage, backbone, trained_for
+from fewshift.presets.ablations import (
+    CHOLESKY,
+    CHOLESKY_IDENTITY,
+    FREE,
+    FREE_MINUS,
+    GRAM,
+    GRAM_ONLY,
+    LOSSES,
+    LOW_RANK,
+    ablations,
+)
+from fewshift.presets.reproduce import Setup, Stage, begun, trained_for
 
 IMAGENET = "ilsvrc_2012"
 MULTI = ("sur", "urt", "flute", "trim", "pa", "tsa", "ta2", "mokd", "tsp", "tsp_ta2")
@@ -51,8 +62,7 @@ def with_designs(
     """TSP† with preconditioners trained in several ways, beside TSA and plain descent."""
 
     def stages(setup: Setup) -> list[Stage]:
-        made, scored = backbone(setup), []
-        base = made[-1].makes
+        (made, base), scored = begun(setup), []
         for number, (design, flags) in enumerate(designs.items()):
             made.append(setup.train("preconditioners", *flags, kit=base))
             made.append(setup.train("classifier", kit=made[-1].makes, name=design))
@@ -65,13 +75,10 @@ def with_designs(
 
 def with_losses(setup: Setup) -> list[Stage]:
     """TSP† with dataset classifiers trained at several λ, with cross-entropy only and without it."""
-    made, scored = backbone(setup), []
-    made.append(setup.train("preconditioners", kit=made[-1].makes))
+    (made, base), scored = begun(setup), []
+    made.append(setup.train("preconditioners", kit=base))
     roots = made[-1].makes
-    losses: dict[str, tuple[str, ...]]
-    losses = {f"lambda-{value:g}": ("--auxiliary", f"{value:g}") for value in (10.0, 1.0, 0.1, 0.01)}
-    losses |= {"ce-only": ("--auxiliary", "0"), "aux-only": ("--auxiliary", "1", "--no-cross-entropy")}
-    for name, flags in losses.items():
+    for name, flags in LOSSES.items():
         made.append(setup.train("classifier", *flags, kit=roots, name=name))
         scored.append(setup.evaluate(made[-1].makes, ("tsp",), "varying"))
     return [*made, *scored, *setup.report(scored, "lambda")]
@@ -81,24 +88,14 @@ def spectra(designs: Mapping[str, tuple[str, ...]], name: str) -> Callable[[Setu
     """What trained preconditioners look like: effective ranks and the share that is not positive definite."""
 
     def stages(setup: Setup) -> list[Stage]:
-        made, seen = backbone(setup), []
-        base = made[-1].makes
+        (made, base), seen = begun(setup), []
         for design, flags in designs.items():
             made.append(setup.train("preconditioners", *flags, kit=base))
-            out = setup.file(f"{name}-{design}.md")
-            seen.append(Stage(("spectrum", str(made[-1].makes), "--out", str(out)), out, again=True))
+            seen.append(setup.spectrum(made[-1].makes, f"{name}-{design}"))
         return [*made, *seen]
 
     return stages
 
-
-GRAM: dict[str, tuple[str, ...]] = {"gram": ()}  # the published design is the preset's
-FREE = {"free": ("--design", "free")}
-FREE_MINUS = {"free-minus": ("--design", "free", "--scale", "-1")}
-GRAM_ONLY = {"gram_only": ("--design", "gram_only")}
-CHOLESKY = {"cholesky": ("--design", "cholesky")}
-CHOLESKY_IDENTITY = {"cholesky_identity": ("--design", "cholesky_identity")}
-LOW_RANK = {f"rank-{rank}": ("--design", "low_rank", "--rank", f"{rank}") for rank in (4, 16, 64)}
 
 TABLES: Mapping[str, Table] = {
     "multi-domain": Table(
@@ -148,6 +145,11 @@ TABLES: Mapping[str, Table] = {
         compared(("tsp", "fewshift.presets.ablations:hard_label"), "hard-label"),
     ),
     "low-rank": Table("Ours: preconditioners of few rows", with_designs(GRAM | LOW_RANK, "low-rank")),
+    "ablations": Table(
+        "Ours: designs, λ, hard label and order of Algorithm 1, all on the same tasks",
+        ablations,
+        ("designs are compared under one dataset classifier, trained by cross-entropy alone",),
+    ),
 }
 COLUMNS: Mapping[str, Sequence[str]] = {
     "multi-domain": MULTI,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fewshift.errors import FewshiftError
 from fewshift.methods import ABOUT
 
 WITHOUT_DOMAINS = ("classifier", "rates")  # these commands take the kit's
@@ -39,7 +40,26 @@ class Scale:
 
 QUICK = Scale("quick", "quick", 10, distilled=False)
 PAPER = Scale("paper", "paper", 600)
-SCALES: Mapping[str, Scale] = {scale.name: scale for scale in (QUICK, PAPER)}
+FEATURES = Scale(
+    "features",
+    "last-map",
+    100,
+    {
+        "preconditioners": (
+            *("--sites", "last", "--train-images", "1500", "--updates", "200"),
+            *("--no-train-starts", "--design", "gram", "--order", "1", "--inner-rate", "0.1"),
+            *("--rate", "0.1", "--weight-decay", "0.0007", "--no-normalise"),  # the paper's
+            *("--validate-every", "50", "--validation-tasks", "8", "--keep-last"),
+        ),
+        "classifier": (
+            *("--train-images", "1500", "--updates", "60", "--validation-tasks", "8"),
+            *("--order", "1", "--inner-rate", "0.1"),
+        ),
+        "evaluate": ("--features",),
+    },
+    distilled=False,
+)
+SCALES: Mapping[str, Scale] = {scale.name: scale for scale in (QUICK, PAPER, FEATURES)}
 
 
 @dataclass(frozen=True)
@@ -51,6 +71,7 @@ class Setup:
     out: Path
     scale: Scale
     device: str = "auto"
+    kit: str | None = None  # whose backbone to use; None: train one
 
     def file(self, name: str) -> Path:
         """A file of this setup."""
@@ -62,18 +83,18 @@ class Setup:
         return hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:6]
 
     def train(
-        self, what: str, *flags: str, kit: Path | None = None, domain: str | None = None, name: str = ""
+        self, what: str, *flags: str, kit: Path | str | None = None, domain: str | None = None, name: str = ""
     ) -> Stage:
         """A train command that goes on where it was stopped; `name` is for tables, where kits stand."""
         command = what.split()[0]
-        words = ["train", *what.split(), *flags, *self.source]
+        words = ["train", *what.split(), *self.source]
         if kit is not None:
             words += ["--kit", str(kit)]
         if domain is not None and command not in WITHOUT_DOMAINS:
             words += ["--domains", domain]
         if command != "rates":
             words += ["--preset", self.scale.preset, "--resume"]
-        words += self.scale.more.get(command, ())
+        words += [*self.scale.more.get(command, ()), *flags]  # what is said last holds
         out = self.file(f"{name or what.replace(' --', '-').replace(' ', '-')}-{self.digest(words)}.kit")
         return Stage((*words, "--out", str(out), "--device", self.device), out)
 
@@ -84,6 +105,11 @@ class Setup:
         words += self.scale.more.get("evaluate", ())
         out = self.file(f"{protocol}-{self.digest(words)}.jsonl")
         return Stage((*words, "--out", str(out), "--device", self.device), out, again=True)
+
+    def spectrum(self, kit: Path, name: str) -> Stage:
+        """What a kit's preconditioners look like."""
+        out = self.file(f"{name}.md")
+        return Stage(("spectrum", str(kit), "--out", str(out)), out, again=True)
 
     def report(self, results: Sequence[Stage], name: str) -> list[Stage]:
         """The table as text and as a page with plots."""
@@ -106,6 +132,16 @@ def backbone(setup: Setup, domain: str | None = None) -> list[Stage]:
             stages += backbone(setup, name)
             teachers += ["--teacher", f"{name}={stages[-1].makes.with_suffix('.run')}"]
     return [*stages, setup.train("backbone", *teachers)]
+
+
+def begun(setup: Setup) -> tuple[list[Stage], Path | str]:
+    """What makes the extractor, and the kit it is in: the one given, or one of all domains."""
+    if setup.kit is not None:
+        return [], setup.kit
+    if setup.scale is FEATURES:
+        raise FewshiftError("at the scale of features no backbone is trained: give one with --kit")
+    stages = backbone(setup)
+    return stages, stages[-1].makes
 
 
 def commands_for(methods: Iterable[str]) -> list[str]:

@@ -190,9 +190,19 @@ def last_map_classifier(domains: Sequence[str]) -> Recipe[ClassifierSettings]:
     return Recipe(settings, Watch(log_every=10, checkpoint_every=50, validate_every=50))
 
 
-def changed(recipe: Recipe[S], save_every: int | None = None, **values: object) -> Recipe[S]:
+def changed(
+    recipe: Recipe[S],
+    save_every: int | None = None,
+    validate_every: int | None = None,
+    keep_last: bool = False,
+    **values: object,
+) -> Recipe[S]:
     """The recipe with other settings where a value is not None."""
     if save_every is not None:
         recipe = replace(recipe, watch=replace(recipe.watch, checkpoint_every=save_every))
+    if validate_every is not None:
+        recipe = replace(recipe, watch=replace(recipe.watch, validate_every=validate_every))
+    if keep_last:
+        recipe = replace(recipe, watch=replace(recipe.watch, keep_last=True))
     given = {name: value for name, value in values.items() if value is not None}
     return replace(recipe, settings=replace(recipe.settings, **given))  # type: ignore[type-var]

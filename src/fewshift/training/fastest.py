@@ -6,14 +6,17 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.folded_resnet import cannot_fold
 from fewshift.nets.precision import DEFAULT, Precision
 from fewshift.training.graphed import GraphedBatches
+from fewshift.training.last_map_gradients import OnFeatures, holds_features
 from fewshift.training.metagradients import FoldedOneByOne, MetaGradients, OneByOne
 
 
 def best_meta_gradients(backbone: Backbone, precision: Precision = DEFAULT) -> MetaGradients:
-    """Graphs on a CUDA device, folded convolutions elsewhere, the definition where nothing can be folded.
+    """Algebra on features, graphs on a CUDA device, folded convolutions elsewhere, else the definition.
 
     The precision is that of the graphs.
     """
+    if holds_features(backbone):
+        return OnFeatures(backbone)
     if cannot_fold(backbone):
         return OneByOne(backbone)
     return GraphedBatches(backbone, precision) if backbone.device.type == "cuda" else FoldedOneByOne(backbone)

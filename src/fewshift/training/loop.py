@@ -79,12 +79,13 @@ class Learner(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """How often a run is looked at. Nothing here changes what is learned, except where it stops."""
+    """How often a run is looked at. Nothing here changes what is learned, except which state counts."""
 
     log_every: int = 10
     checkpoint_every: int = 500
     validate_every: int | None = None  # None: only at the end
     patience: int | None = None  # stop after this many validations without a new best
+    keep_last: bool = False  # the outcome is the last state, and validations are only looked at
 
     def __post_init__(self) -> None:
         for name in ("log_every", "checkpoint_every", "validate_every", "patience"):
@@ -101,10 +102,11 @@ class Outcome:
     step: int
     best: Best | None
     skipped: int
+    counts: str = BEST
 
-    def checkpoint(self, which: str = BEST) -> Checkpoint:
-        """The best state, or the last one where none was validated."""
-        path = self.folder / which
+    def checkpoint(self, which: str | None = None) -> Checkpoint:
+        """The state that counts: the best, or the last one where none was validated or that was asked for."""
+        path = self.folder / (which or self.counts)
         return load_checkpoint(path if path.exists() else self.folder / LAST)
 
 
@@ -153,7 +155,7 @@ def run(
                 raise Interrupted(learner.kind, done, folder)
             mark = time.perf_counter()
     team.wait()
-    return Outcome(folder, state.step, state.best, state.skipped)
+    return Outcome(folder, state.step, state.best, state.skipped, LAST if watch.keep_last else BEST)
 
 
 def _begin(

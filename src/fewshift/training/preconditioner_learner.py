@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fewshift.core.metagrad import root_gradients
 from fewshift.core.precond import design_named, initial_preconditioners
-from fewshift.core.spectrum import largest_eigenvalue, largest_eigenvalue_estimate
+from fewshift.core.spectrum import largest_eigenvalue_estimate, sharpest_and_non_pd
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.tensor_file import join, part
@@ -115,7 +115,7 @@ class PreconditionerLearner:
             "rate": self._rate(step),
         }
         if step % settings.spectrum_every == 0:
-            metrics["largest_eigenvalue"] = self._largest_eigenvalue()
+            metrics |= self._spectrum()
         return metrics
 
     def validate(self) -> Validation | None:
@@ -207,13 +207,17 @@ class PreconditionerLearner:
         return {site: self.common[site] + value for site, value in own.items()} if self.common else own
 
     @torch.no_grad()
-    def _largest_eigenvalue(self) -> Tensor:
-        measure = largest_eigenvalue if self.settings.design == "free" else largest_eigenvalue_estimate
-        values = [
-            measure(self.design(torch.stack([self.roots[domain][site] for domain in self.roots]))).max()
+    def _spectrum(self) -> dict[str, Tensor]:
+        """The largest eigenvalue; and where a design promises nothing, the share that is not definite."""
+        stacks = [
+            self.design(torch.stack([self.roots[domain][site] for domain in self.roots]))
             for site in self.start
         ]
-        return torch.stack(values).max()
+        if self.settings.design != "free":
+            values = [largest_eigenvalue_estimate(stack).max() for stack in stacks]
+            return {"largest_eigenvalue": torch.stack(values).max()}
+        largest, share = sharpest_and_non_pd(stacks)
+        return {"largest_eigenvalue": largest, "non_pd_rate": share}
 
     def _named(self) -> dict[str, dict[str, Tensor]]:
         return {"roots": join(self.roots), "starts": join(self.starts), "common": self.common}
