@@ -41,7 +41,7 @@ def test_strangers_are_learned_from_and_the_kit_is_shrunk(
     assert load_kit(out).info["preconditioners"]["tasks"]["strangers"]["count"] == 2
     picture = tmp_path / "curves.png"
     found = fewshift("train", "curves", out.with_suffix(".run"), "--out", picture)
-    assert found.exit_code == 0, found.output
+    assert found.code == 0, found.err
     assert picture.stat().st_size > 5_000
     found = fewshift("train", "shrink", "--kit", out, "--start-rank", 1, "--out", small)
     assert found.code == 0, found.err
