@@ -1,4 +1,7 @@
-"""What is said between the process that wants tasks and those that read them."""
+"""What is said between the process that wants tasks and those that read them.
+
+It goes as pickles through pipes between a process and its own children. No file is ever unpickled.
+"""
 
 from __future__ import annotations
 
