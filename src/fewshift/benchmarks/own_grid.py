@@ -176,9 +176,10 @@ def _numbers(coefficients: Tensor | None, count: int) -> NDArray[np.float32]:
 
 
 def summary(found: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Mean gain over the frozen network in points, by role, candidate and stop."""
+    """Mean gain over the frozen network in points, by role, candidate and stop; after 20 steps by domain."""
     right, frozen = found["query"][..., 0].astype(float), found["frozen"][..., 0].astype(float)
     gains = 100 * (right - frozen[:, None, None])
+    names, stops = (found[name].astype(str).tolist() for name in ("candidates", "stops"))
     table: dict[str, Any] = {}
     for role in np.unique(found["role"]).tolist():
         mine = found["role"] == role
@@ -186,11 +187,20 @@ def summary(found: dict[str, NDArray[Any]]) -> dict[str, Any]:
             "tasks": int(mine.sum()),
             "ncc": round(100 * float(frozen[mine].mean()), 2),
             "gain": {
-                str(name): dict(zip(NAMED_STOPS, gains[mine][:, k].mean(0).round(2).tolist(), strict=True))
-                for k, name in enumerate(found["candidates"])
+                name: dict(zip(stops, gains[mine][:, k].mean(0).round(2).tolist(), strict=True))
+                for k, name in enumerate(names)
+            },
+            "domains": {
+                str(domain): dict(zip(names, _at(gains, found["domain"] == domain, stops), strict=True))
+                for domain in dict.fromkeys(found["domain"][mine].tolist())
             },
         }
     return table
+
+
+def _at(gains: NDArray[np.float64], mine: NDArray[np.bool_], stops: list[str]) -> list[float]:
+    found: list[float] = gains[mine][:, :, stops.index(str(MIXED_AT))].mean(0).round(2).tolist()
+    return found
 
 
 def write(found: dict[str, NDArray[Any]], path: Path) -> None:
