@@ -8,7 +8,7 @@ from html import escape
 from fewshift import __version__
 from fewshift.evaluation.board_tables import AVERAGE_GROUP, averaged
 from fewshift.evaluation.boards import Board, Contender
-from fewshift.evaluation.page_style import STYLE
+from fewshift.evaluation.page_style import COLOURS, STYLE
 from fewshift.evaluation.report import PUBLISHED_NOTE, Report, Section
 from fewshift.evaluation.svg import Curve, Group, bars, curves, forest, heat_map
 from fewshift.evaluation.tables import Table, Value, by_group
@@ -54,7 +54,7 @@ def facts_list(facts: Iterable[tuple[str, str]]) -> str:
 
 def _legend(board: Board, contenders: Sequence[Contender] | None = None) -> str:
     keys = [
-        f'<span><i class="key fill{i % 8}"></i>{escape(board.labels[c])}</span>'
+        f'<span><i class="key fill{i % COLOURS}"></i>{escape(board.labels[c])}</span>'
         for i, c in enumerate(board.contenders)
         if contenders is None or c in contenders
     ]

@@ -1,11 +1,13 @@
 """The look of the page: one sheet, light and dark."""
 
+COLOURS = 12  # --c0 to --c11: methods beyond them take turns
 STYLE = """
 :root{--ink:#1d2230;--soft:#5d6577;--faint:#9aa1b1;--paper:#fdfdfc;--card:#fff;--rule:#e3e5ea;--accent:#1f5fa8;
---c0:#7a8194;--c1:#d08a00;--c2:#0a8f6c;--c3:#1f6fb8;--c4:#c3423f;--c5:#8a4fb0;--c6:#4aa3c7;--c7:#8d7b1c}
+--c0:#7a8194;--c1:#d08a00;--c2:#0a8f6c;--c3:#1f6fb8;--c4:#c3423f;--c5:#8a4fb0;--c6:#4aa3c7;--c7:#8d7b1c;
+--c8:#d9488b;--c9:#3d7a3a;--c10:#a0653a;--c11:#44505f}
 @media(prefers-color-scheme:dark){:root{--ink:#e6e8ee;--soft:#a4abba;--faint:#6d7485;--paper:#14161b;--card:#1b1e25;
 --rule:#2d313b;--accent:#6aa9ee;--c0:#98a0b3;--c1:#e9ad3e;--c2:#3cc29c;--c3:#5fa5e8;--c4:#ee7c78;--c5:#bb8bdc;
---c6:#7cc5e2;--c7:#c6b454}}
+--c6:#7cc5e2;--c7:#c6b454;--c8:#f285b5;--c9:#7fc07b;--c10:#d09a6c;--c11:#c3ccd8}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,"Segoe UI",sans-serif}
 main{max-width:980px;margin:0 auto;padding:28px 20px 60px}
@@ -42,5 +44,5 @@ footer{margin-top:40px;font-size:12.5px;color:var(--soft)}
 @media print{.wide{overflow:visible}}
 """ + "".join(
     f".fill{i}{{fill:var(--c{i})}}.key.fill{i}{{background:var(--c{i})}}.line{i}{{stroke:var(--c{i})}}"
-    for i in range(8)
+    for i in range(COLOURS)
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
 
+from fewshift.evaluation.page_style import COLOURS
 from fewshift.evaluation.statistics import Interval
 
 WIDTH = 900.0
@@ -92,7 +93,7 @@ def _bar(left: float, y: float, span: float, thick: float, value: Interval, i: i
     return element(
         "g",
         element("title", escape(f"{name}: {words} %")),
-        element("rect", x=left, y=y, width=max(0.5, end - left), height=thick, class_=f"fill{i % 8}"),
+        element("rect", x=left, y=y, width=max(0.5, end - left), height=thick, class_=f"fill{i % COLOURS}"),
         line(low, middle, high, middle, "whisker"),
         text(max(high, end) + 5, y + thick - 1, f"{100 * value.mean:.1f}", "value"),
     )
@@ -120,9 +121,13 @@ def forest(groups: Sequence[Group], series: Sequence[str], colours: Sequence[int
                     words = f"{series[i]} on {name}: {100 * value.mean:+.1f} ± {100 * value.half:.1f} points"
                     low, high = place(100 * (value.mean - value.half)), place(100 * (value.mean + value.half))
                     dot = element(
-                        "circle", cx=place(100 * value.mean), cy=y, r=3.4, class_=f"fill{colours[i] % 8}"
+                        "circle",
+                        cx=place(100 * value.mean),
+                        cy=y,
+                        r=3.4,
+                        class_=f"fill{colours[i] % COLOURS}",
                     )
-                    rule = line(low, y, high, y, f"range line{colours[i] % 8}")
+                    rule = line(low, y, high, y, f"range line{colours[i] % COLOURS}")
                     parts.append(element("g", element("title", escape(words)), rule, dot))
                 y += step
             parts.append(text(left - 8, (top + y - step) / 2 + 4, name, "label", "end"))
@@ -206,7 +211,7 @@ def curves(panels: Sequence[tuple[str, Sequence[Curve]]], label: str) -> str:
                 f"{x0 + inner * i / max(steps, 1):.1f},{top + high * (1 - v / most):.1f}"
                 for i, v in enumerate(curve.values)
             )
-            kind = f"{'thin' if curve.faint else 'thick'} line{curve.colour % 8}"
+            kind = f"{'thin' if curve.faint else 'thick'} line{curve.colour % COLOURS}"
             parts.append(element("polyline", element("title", escape(curve.name)), points=spots, class_=kind))
     parts.append(text(left, top + high + 34, "step", "tick"))
     return picture(top + high + 40, label, *parts)
