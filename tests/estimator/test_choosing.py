@@ -186,6 +186,8 @@ def test_starting_values_bring_their_own_rates_and_share(small_kit: Kit) -> None
         plan = recipe("tsp", replace(small_kit, starts=starts, info=info), task)
         assert plan.validated == pytest.approx(Pair(0.7, 0.07))
         torch.testing.assert_close(plan.start["last"], wanted)
+        as_published = recipe("tsp", replace(small_kit, starts=starts, info=info), task, as_published=True)
+        torch.testing.assert_close(as_published.start["last"], usual["last"])
 
 
 def test_a_verdict_needs_more_than_two_standard_errors() -> None:

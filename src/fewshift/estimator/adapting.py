@@ -56,11 +56,15 @@ class Tools:
     seed: int
     track: Track = silent
 
+    def plan(self, task: Task) -> Recipe:
+        """How this method descends on the task."""
+        return recipe(self.method, self.kit, task, as_published=self.mode == "published")
+
 
 def adapt(tools: Tools, support: Support) -> Fitted:
     """Choose the settings, adapt by them, and keep all that predictions need."""
     task = support.task(tools.kit.backbone.device)
-    plan = recipe(tools.method, tools.kit, task)
+    plan = tools.plan(task)
     engine, light = lighter(tools.engine, task, plan.start)
     with ticking(tools.track, planned_steps(plan, tools.mode)) as tick:
         choice = choose(plan, engine, light, tools.mode, tools.seed, tick)
@@ -91,7 +95,7 @@ def readapt(tools: Tools, support: Support, before: Fitted) -> Fitted:
     cannot say how a new one would fare.
     """
     task = support.task(tools.kit.backbone.device)
-    plan = recipe(tools.method, tools.kit, task)
+    plan = tools.plan(task)
     settings = before.settings
     if settings.steps:
         steps = max(LEAST_WARM, settings.steps // 2)

@@ -6,7 +6,7 @@ The same updates and rates as in `fewshift.methods`, taken apart so that rates a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -40,10 +40,10 @@ class Recipe:
 
 
 @torch.no_grad()
-def recipe(method: str, kit: Kit, task: Task) -> Recipe:
-    """The recipe of a method by name."""
+def recipe(method: str, kit: Kit, task: Task, as_published: bool = False) -> Recipe:
+    """The recipe of a method by name; as published, tsp leaves out the starting values that a kit learned."""
     coefficients = coefficients_of(kit)(task.support.images)
-    start = _start(method, kit, task, coefficients)
+    start = _start(method, replace(kit, starts=None) if as_published else kit, task, coefficients)
     published = _published(method, kit)
     name = _validated_name(method, kit)
     validated = published if name is None else tuned_rates(kit, name)

@@ -11,7 +11,6 @@ import torch
 from fewshift.core.updates import Update
 from fewshift.estimator.adapting import Support, Tools
 from fewshift.estimator.fitted import Fitted
-from fewshift.estimator.recipes import recipe
 from fewshift.estimator.trials import leave_one_out
 from fewshift.methods.rates import Pair
 from fewshift.nets.choice import choose_engine
@@ -64,7 +63,7 @@ def replay(tools: Tools, support: Support, fitted: Fitted) -> Replay:
     if settings.frozen or not settings.steps or not fitted.params:
         return Replay((), {}, ())
     task = support.task(tools.kit.backbone.device)
-    plan = recipe(tools.method, tools.kit, task)
+    plan = tools.plan(task)
     watched = Watched(plan.update(Pair(*settings.rates)), tools.kit.backbone.frozen, STOPS)
     engine = _observable(tools.engine)
     end = engine.adapt(task, plan.start, watched, settings.steps)
