@@ -43,7 +43,7 @@ PAPER = Scale("paper", "paper", 600)
 FEATURES = Scale(
     "features",
     "last-map",
-    100,
+    40,
     {
         "preconditioners": (
             *("--sites", "last", "--train-images", "1500", "--updates", "200"),

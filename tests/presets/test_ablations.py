@@ -1,0 +1,124 @@
+"""All ablations by one command: they parse, differ in what they say they do, and run at tiny sizes."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import typer
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
+from tiny_world import SEEN, shell, write_kit, write_records
+
+from fewshift.cli.app import app
+from fewshift.errors import FewshiftError
+from fewshift.evaluation.boards import gather
+from fewshift.evaluation.scores import read_scores
+from fewshift.nets.kit import load_kit
+from fewshift.presets import ablations
+from fewshift.presets.paper_tables import table_named
+from fewshift.presets.reproduce import FEATURES, QUICK, Setup
+
+COMMANDS: Any = typer.main.get_command(app)
+ROOT = Path(__file__).parents[2]
+FEW = ("--updates", "2", "--validation-tasks", "1", "--tasks-per-update", "2")
+TINY = replace(
+    FEATURES,
+    tasks=1,
+    more={
+        "preconditioners": (*FEATURES.more["preconditioners"], *FEW, "--validate-every", "1"),
+        "classifier": (*FEATURES.more["classifier"], *FEW),
+        "evaluate": ("--features", "--domains", "far,squares", "--quiet"),
+    },
+)
+
+
+def page_tables() -> ModuleType:
+    """tools/ablations.py, which is no part of the package."""
+    spec = importlib.util.spec_from_file_location("ablation_tables", ROOT / "tools" / "ablations.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("table", ["ablations", "designs", "lambda", "non-pd-rates"])
+def test_commands_on_features_can_be_parsed_and_start_from_the_kit(table: str) -> None:
+    setup = Setup(("--records", "R"), ("a", "b"), Path("OUT"), FEATURES, "cpu", "narrow")
+    stages = table_named(table).stages(setup)
+    for stage in stages:
+        command, words = COMMANDS, list(stage.words)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        command.make_context("fewshift", words)
+    assert stages[0].words[:2] == ("train", "preconditioners")
+    assert stages[0].words[stages[0].words.index("--kit") + 1] == "narrow"
+    assert len({stage.makes for stage in stages}) == len(stages)
+
+
+def test_features_need_a_kit_and_a_given_kit_saves_the_backbone() -> None:
+    setup = Setup(("--records", "R"), ("a", "b"), Path("OUT"), FEATURES, "cpu")
+    with pytest.raises(FewshiftError, match="give one with --kit"):
+        table_named("ablations").stages(setup)
+    quick = table_named("ablations").stages(replace(setup, scale=QUICK))
+    assert quick[0].words[:2] == ("train", "backbone")
+    given = table_named("ablations").stages(replace(setup, scale=QUICK, kit="mine.kit"))
+    assert len(given) == len(quick) - 1
+
+
+def test_order_two_in_the_time_of_order_one_has_half_the_updates() -> None:
+    setup = Setup(("--records", "R"), ("a", "b"), Path("OUT"), FEATURES, "cpu", "narrow")
+    (short,) = (s for s in ablations.ablations(setup) if s.makes.name.startswith("roots-order-2-short"))
+    said = [short.words[place + 1] for place, word in enumerate(short.words) if word == "--updates"]
+    assert int(said[-1]) == int(said[0]) // 2  # the last one holds
+
+
+@pytest.mark.slow
+def test_all_of_it_runs_at_tiny_sizes_and_its_tables_can_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEWSHIFT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(ablations, "DESIGNS", ablations.GRAM | ablations.FREE_MINUS)
+    losses = {name: ablations.LOSSES[name] for name in ("ce-only", "aux-only")}
+    monkeypatch.setattr(ablations, "LOSSES", losses)
+    records, kit = write_records(tmp_path / "records"), write_kit(tmp_path / "tiny.kit")
+    setup = Setup(("--records", str(records)), SEEN, tmp_path / "out", TINY, "cpu", str(kit))
+    stages = table_named("ablations").stages(setup)
+    setup.file("").mkdir(parents=True)
+    for stage in stages:
+        done = shell(*stage.words)
+        assert done.code == 0, f"{stage.words}: {done.err}"
+        assert stage.makes.exists()
+    made = {stage.makes.name.rsplit("-", 1)[0]: stage.makes for stage in stages}
+    learned = load_kit(made["roots-free-minus"]).preconditioners
+    assert learned is not None
+    assert learned.design == "free"
+    one, other = (load_kit(made[name]).classifier for name in ("gram", "free-minus"))
+    assert one is not None
+    assert other is not None
+    for mine, theirs in zip(one.parameters(), other.parameters(), strict=True):
+        assert mine.equal(theirs)  # cross-entropy alone knows nothing of P
+
+    tool = page_tables()
+    monkeypatch.setattr(tool, "SCORES", tmp_path / "scores.jsonl.gz")
+    monkeypatch.setattr(tool, "TRAINING", tmp_path / "training.jsonl.gz")
+    tool.pack(setup.file(""))
+    (board,) = gather(read_scores([tool.SCORES]))
+    assert {c.method for c in board.contenders} == {"ncc", "gd", "tsp", "tsp_hard_label"}
+    assert set(board.domains()) == {"far", "squares"}
+    tables = tool.tables()
+    assert "| `free` from −I |" in tables["designs"]
+    assert "| 100 % |" in tables["designs"].splitlines()[-1]  # two updates do not turn −I round
+    assert set(tables) == {"designs", "training", "losses", "label", "order"}
+
+
+def test_the_page_shows_what_the_kept_lines_say() -> None:
+    page = (ROOT / "docs" / "ablations.md").read_text(encoding="utf-8")
+    for name, table in page_tables().tables().items():
+        assert table in page, f"docs/ablations.md: print the table of {name} anew (python tools/ablations.py)"

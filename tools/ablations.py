@@ -1,0 +1,247 @@
+"""The tables and the plot of docs/ablations.md, from lines that are kept in the repository.
+
+python tools/ablations.py            print the tables
+python tools/ablations.py plot       draw docs/images/ablation-curves.png (needs matplotlib)
+python tools/ablations.py pack DIR   keep the lines of `fewshift reproduce ablations` with its folder DIR
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fewshift.core.spectrum import effective_rank, eigenvalues
+from fewshift.evaluation.boards import Board, Contender, gather
+from fewshift.evaluation.scores import read_scores
+from fewshift.evaluation.statistics import Interval
+from fewshift.nets.kit import load_kit
+from fewshift.presets.ablations import DESIGNS, LOSSES
+from fewshift.presets.spectra import learned_part
+
+DOCS = Path(__file__).parents[1] / "docs"
+SCORES = DOCS / "lines" / "md-mini-ablations.jsonl.gz"
+TRAINING = DOCS / "lines" / "md-mini-ablations-training.jsonl.gz"
+PLOT = DOCS / "images" / "ablation-curves.png"
+TITLES = {
+    "gram": "`gram`, MᵀM + I (the paper's)",
+    "gram_only": "`gram_only`, MᵀM",
+    "cholesky": "`cholesky`, LLᵀ",
+    "cholesky_identity": "`cholesky_identity`, LLᵀ + I",
+    "free": "`free` from 0.1·I",
+    "free-minus": "`free` from −I",
+    "order-2": "`gram`, order 2, as many tasks",
+    "order-2-short": "`gram`, order 2, half the tasks",
+    "ce-only": "cross-entropy only",
+    "aux-only": "auxiliary loss only",
+}
+TITLES |= {name: f"`low_rank`, {name[5:]} rows" for name in DESIGNS if name.startswith("rank-")}
+TITLES |= {name: f"λ = {name[7:]}" for name in LOSSES if name.startswith("lambda-")}
+WITH, WITHOUT = ("gram", "gram_only", "cholesky", "cholesky_identity"), ("free", "free-minus")
+
+
+def tables() -> dict[str, str]:
+    """Every table of the page by its name."""
+    (board,) = gather(read_scores([SCORES]))
+    by_kit = {c: next(iter(next(iter(d.values())).values())).kit for c, d in board.cells.items()}
+    tsp = {kit: c for c, kit in by_kit.items() if c.method == "tsp" and kit}
+    named = {c.method: c for c in board.contenders if c.method != "tsp"}
+    lines = _kept()
+    final = {line["run"]: line for line in lines if "effective_rank" in line}
+    found = {"designs": _designs(board, tsp, named, final)}
+    found["training"] = _training(lines)
+    found["losses"] = _losses(board, tsp, named["gd"], lines)
+    found["label"] = _label(board, tsp["gram"], named["tsp_hard_label"], named["gd"])
+    found["order"] = _order(board, tsp, lines)
+    return found
+
+
+def _designs(
+    board: Board, tsp: dict[str, Contender], named: dict[str, Contender], final: dict[str, Any]
+) -> str:
+    ncc, gd = named["ncc"], named["gd"]
+    head = ["", "seen", "unseen", "less gd: seen", "unseen", "all", "effective rank", "eigenvalues", "not PD"]
+    rows = [["`gd`, P = I", *_accuracies(board, gd), "", "", "", "", "1", "0 %"]]
+    rows.append(["`ncc`, no step", *_accuracies(board, ncc), *_differences(board, ncc, gd), "", "", ""])
+    for name in (name for name in DESIGNS if name in tsp):
+        line = final[name]
+        spread = " / ".join(f"{line[f'{which}_eigenvalue']:.2g}" for which in ("smallest", "mean", "largest"))
+        shape = [f"{line['effective_rank']:.1f}", spread, f"{100 * line['non_pd_rate']:.0f} %"]
+        rows.append(
+            [TITLES[name], *_accuracies(board, tsp[name]), *_differences(board, tsp[name], gd), *shape]
+        )
+    return _markdown(head, rows)
+
+
+def _losses(board: Board, tsp: dict[str, Contender], gd: Contender, lines: Sequence[dict[str, Any]]) -> str:
+    head = ["", "seen", "unseen", "less gd: seen", "unseen", "all", "domain found, VALID"]
+    found = {line["run"]: line["domain_accuracy"] for line in lines if "domain_accuracy" in line}
+    rows = []
+    for name in LOSSES:
+        kit = "gram" if name == "ce-only" else name
+        if kit in tsp:
+            sure = f"{100 * found[kit]:.0f} %"
+            rows.append(
+                [TITLES[name], *_accuracies(board, tsp[kit]), *_differences(board, tsp[kit], gd), sure]
+            )
+    return _markdown(head, rows)
+
+
+def _label(board: Board, blend: Contender, hard: Contender, gd: Contender) -> str:
+    head = ["", "seen", "unseen", "less gd: seen", "unseen", "all", "largest coefficient"]
+    rows = []
+    for title, contender in (("blend", blend), ("likeliest domain alone", hard)):
+        scores = [s for tasks in board.cells[contender].values() for s in tasks.values()]
+        largest = statistics.mean(max(s.notes["coefficients"].values()) for s in scores)
+        rows.append(
+            [title, *_accuracies(board, contender), *_differences(board, contender, gd), f"{largest:.2f}"]
+        )
+    rows.append(["likeliest less blend", "", "", *_differences(board, hard, blend), ""])
+    return _markdown(head, rows)
+
+
+def _order(board: Board, tsp: dict[str, Contender], lines: Sequence[dict[str, Any]]) -> str:
+    head = ["", "seen", "unseen", "less order 1: seen", "unseen", "all", "tasks", "tasks a second"]
+    rows = []
+    for name in ("gram", "order-2", "order-2-short"):
+        steps = [line for line in lines if line["run"] == name and "loss" in line]
+        speed = f"{statistics.median(line['tasks_per_second'] for line in steps):.0f}"
+        tasks = f"{16 * max(line['step'] for line in steps):,}"
+        apart = _differences(board, tsp[name], tsp["gram"]) if name != "gram" else ["", "", ""]
+        title = "`gram`, order 1" if name == "gram" else TITLES[name]
+        rows.append([title, *_accuracies(board, tsp[name]), *apart, tasks, speed])
+    return _markdown(head, rows)
+
+
+def _training(lines: Sequence[dict[str, Any]]) -> str:
+    steps = sorted({line["step"] for line in lines if "validation" in line and line["run"] == "gram"})
+    head = ["VALID accuracy after updates", *map(str, steps), "not PD", "largest eigenvalue"]
+    rows = []
+    for name in [*DESIGNS, "order-2", "order-2-short"]:
+        own = [line for line in lines if line["run"] == name]
+        scores = {line["step"]: line["validation"] for line in own if "validation" in line}
+        if not scores:
+            continue
+        looks = [line for line in own if "largest_eigenvalue" in line and "loss" in line]
+        shares = " → ".join(f"{100 * line['non_pd_rate']:.0f} %" for line in looks if "non_pd_rate" in line)
+        sizes = " → ".join(f"{line['largest_eigenvalue']:.3g}" for line in looks)
+        cells = [f"{100 * scores[step]:.1f}" if step in scores else "" for step in steps]
+        rows.append([TITLES[name], *cells, shares or "by construction 0 %", sizes])
+    return _markdown(head, rows)
+
+
+def _accuracies(board: Board, contender: Contender) -> list[str]:
+    return [_text(board.average(contender, board.domains(role)), "") for role in ("seen", "unseen")]
+
+
+def _differences(board: Board, ours: Contender, theirs: Contender) -> list[str]:
+    groups = (("seen",), ("unseen",), ("seen", "unseen"))
+    return [_text(board.average_difference(ours, theirs, board.domains(*roles)), "+") for roles in groups]
+
+
+def _text(value: Interval | None, sign: str) -> str:
+    if value is None:
+        return "–"
+    text = f"{100 * value.mean:{sign}.2f} ± {100 * value.half:.2f}"
+    return f"**{text}**" if sign and value.excludes_zero else text
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def plot() -> None:
+    """VALID accuracy over updates, with and without positive definiteness."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    lines = _kept()
+    figure, panels = pyplot.subplots(1, 2, figsize=(8, 3.2), dpi=90)
+    for panel, shown in zip(panels, ((*WITH, *WITHOUT), (*WITH, "free")), strict=True):
+        for color, name in enumerate(shown):
+            points = [
+                (a["step"], 100 * a["validation"]) for a in lines if a["run"] == name and "validation" in a
+            ]
+            style = "--o" if name in WITHOUT else "-o"
+            label = TITLES[name].replace("`", "")
+            panel.plot(
+                *zip(*points, strict=True), style, color=f"C{color}", markersize=3, alpha=0.8, label=label
+            )
+        panel.set(xlabel="updates of 16 tasks", ylabel="VALID accuracy, %")
+        panel.grid(alpha=0.3)
+    panels[0].legend(fontsize=7, frameon=False, loc="center right")
+    panels[1].set_title("the same without the one from −I", fontsize=8)
+    figure.tight_layout()
+    figure.savefig(PLOT)
+
+
+def pack(folder: Path) -> None:
+    """Scores without their loss curves, and of each run what tables and plot need."""
+    scores, training = [], []
+    for path in sorted(folder.glob("five-shot-*.jsonl")):
+        for text in path.read_text(encoding="utf-8").splitlines():
+            line = json.loads(text)
+            line["kit"] = _plain(line["kit"])
+            line.get("notes", {}).pop("losses", None)
+            scores.append(line)
+    for run in sorted(folder.glob("*.run")):
+        name = _plain(run.name)
+        log = [json.loads(text) for text in (run / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+        if name.startswith("roots-"):
+            training += [{"run": name[6:], **line} for line in log]
+            training.append({"run": name[6:], **_look(run.with_suffix(".kit"))})
+        else:
+            best = max((line for line in log if "validation" in line), key=lambda line: line["validation"])
+            training.append({"run": name, "domain_accuracy": best["domain_accuracy"]})
+    for path, lines in ((SCORES, scores), (TRAINING, training)):
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        path.write_bytes(gzip.compress(text.encode(), mtime=0))
+        sys.stderr.write(f"wrote {path}: {len(lines)} lines, {path.stat().st_size} bytes\n")
+
+
+def _look(kit: Path) -> dict[str, float]:
+    """What the last state's matrices look like: means over domains, extremes over all."""
+    learned = load_kit(kit).preconditioners
+    assert learned is not None
+    matrices = torch.cat(list(learned.matrices().values()))
+    values = eigenvalues(matrices)
+    return {
+        "effective_rank": effective_rank(torch.cat(list(learned_part(learned).values()))).mean().item(),
+        "smallest_eigenvalue": values.min().item(),
+        "mean_eigenvalue": values.mean().item(),
+        "largest_eigenvalue": values.max().item(),
+        "non_pd_rate": (values[..., 0] <= 0).double().mean().item(),
+    }
+
+
+def _plain(name: str) -> str:
+    """A stage's name without its digest and ending."""
+    return (
+        name.rsplit(".", 1)[0].rsplit("-", 1)[0]
+        if name.endswith((".run", ".kit"))
+        else name.rsplit("-", 1)[0]
+    )
+
+
+def _kept() -> list[dict[str, Any]]:
+    with gzip.open(TRAINING, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["plot"]:
+        plot()
+    elif len(sys.argv) == 3 and sys.argv[1] == "pack":
+        pack(Path(sys.argv[2]))
+    else:
+        for name, table in tables().items():
+            print(f"### {name}\n\n{table}\n")
