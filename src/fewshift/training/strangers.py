@@ -23,8 +23,8 @@ from fewshift.data.protocol import Protocol
 from fewshift.data.resident import to_device
 from fewshift.errors import FewshiftError
 from fewshift.training.tasks import ResidentTasks
-from fewshift.training.varied import VariedTasks
-from fewshift.types import Address, Episode, Labelled, Split
+from fewshift.training.varied import VariedTasks, with_images
+from fewshift.types import Address, Episode, Split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,11 +143,8 @@ class StrangerTasks:
         index, place = divmod(address.index, len(self.domains))
         found = self.tasks.episode(Address(seed, self.domains[place], address.split, index))
         style = draw_style(self.styles, np.random.default_rng([seed, address.index]))
-        support, query = found.task.support, found.query
-        images = restyled(torch.cat([support.images, query.images]), style)
-        count = len(support.labels)
-        task = replace(found.task, support=Labelled(images[:count], support.labels), seen=False)
-        return replace(found, task=task, query=Labelled(images[count:], query.labels), address=address)
+        made = with_images(found, lambda images: restyled(images, style))
+        return replace(made, task=replace(made.task, seen=False), address=address)
 
     def identity(self) -> dict[str, object]:
         """What decides the tasks."""

@@ -7,10 +7,12 @@ learn. Varied, they are new pictures of known classes. Our own; the paper's task
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fewshift.data.protocol import Protocol
 from fewshift.data.resident import ResidentDomain
@@ -59,18 +61,23 @@ class VariedTasks:
         found = self.tasks.episode(address)
         if address.split not in self.splits:
             return found
-        support, query = found.task.support, found.query
-        images = torch.cat([support.images, query.images])
+        count = len(found.task.support.labels) + len(found.query.labels)
         key = hashlib.sha256(f"{address.seed} {address.domain} {address.index}".encode()).digest()
-        draws = draw(self.augmentation, len(images), np.random.default_rng(int.from_bytes(key[:8], "big")))
+        draws = draw(self.augmentation, count, np.random.default_rng(int.from_bytes(key[:8], "big")))
         if address.domain in self.never_mirrored:
-            draws = draws.unmirrored(np.ones(len(images), np.bool_))
-        varied = augment((images + 1) * 127.5, self.augmentation, draws)
-        count = len(support.labels)
-        task = replace(found.task, support=Labelled(varied[:count], support.labels))
-        return replace(found, task=task, query=Labelled(varied[count:], query.labels))
+            draws = draws.unmirrored(np.ones(count, np.bool_))
+        return with_images(found, lambda images: augment((images + 1) * 127.5, self.augmentation, draws))
 
     def identity(self) -> dict[str, object]:
         """What decides the tasks."""
         varied = {"augmentation": asdict(self.augmentation), "never_mirrored": list(self.never_mirrored)}
         return {**self.tasks.identity(), "varied": {**varied, "splits": list(self.splits)}}
+
+
+def with_images(episode: Episode, change: Callable[[Tensor], Tensor]) -> Episode:
+    """The same task with other images: `change` gets those of support and query together."""
+    support, query = episode.task.support, episode.query
+    images = change(torch.cat([support.images, query.images]))
+    count = len(support.labels)
+    task = replace(episode.task, support=Labelled(images[:count], support.labels))
+    return replace(episode, task=task, query=Labelled(images[count:], query.labels))
