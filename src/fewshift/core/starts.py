@@ -33,7 +33,7 @@ class DomainStarts:
 
     def blend(self, coefficients: Tensor) -> TaskParams:  # (K,) -> site -> (m, n)
         """Blended like P, but by shares: one domain's sigmoid must not shrink theta_0."""
-        return blend_sites(coefficients / coefficients.sum(), self.values)
+        return blend_sites(shares_of(coefficients), self.values)
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> DomainStarts:
         """The same on another device, or in another precision."""
@@ -81,7 +81,7 @@ class LowRankStarts:
 
     def blend(self, coefficients: Tensor) -> TaskParams:  # (K,) -> site -> (m, n)
         """The same blend by shares as of whole values, without multiplying them out."""
-        shares = coefficients / coefficients.sum()
+        shares = shares_of(coefficients)
         return {site: self._blended(site, shares.to(left.dtype)) for site, left in self.left.items()}
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> LowRankStarts:
@@ -98,6 +98,11 @@ class LowRankStarts:
 
 
 Starts: TypeAlias = DomainStarts | LowRankStarts
+
+
+def shares_of(coefficients: Tensor) -> Tensor:  # (K,) -> (K,)
+    """p_k / Σ p. One domain has all of it, even where its sigmoid underflows to 0 and 0 / 0 would be NaN."""
+    return coefficients / coefficients.sum() if len(coefficients) > 1 else 1 + 0 * coefficients
 
 
 def part_way(base: TaskParams, blended: TaskParams, share: float) -> TaskParams:
