@@ -8,7 +8,7 @@ import torch
 from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.resnet import ResNet18
 from fewshift.training.graphed import GraphedBatches
-from fewshift.training.metagradients import Job, OneByOne
+from fewshift.training.metagradients import Job, OneByOne, is_finite, only_finite
 from fewshift.training.settings import InnerLevel
 from fewshift.types import Address, Episode, Labelled, Task
 
@@ -69,3 +69,23 @@ def test_batches_give_the_same_meta_gradients(order: Literal[1, 2], starts: bool
 @pytest.mark.parametrize("order", [1, 2])
 def test_captured_graphs_give_the_same_meta_gradients(order: Literal[1, 2]) -> None:
     compare("cuda", captured=True, order=order)
+
+
+def test_a_task_with_numbers_that_are_not_finite_adds_nothing_and_spoils_no_other() -> None:
+    backbone = a_backbone("cpu")
+    start = backbone.init()
+    identity = {site: torch.eye(len(value), dtype=value.dtype) for site, value in start.items()}
+    good, bad = an_episode(9, 6, 3, "cpu"), an_episode(10, 6, 3, "cpu")
+    bad.query.images[2, 1, 5, 5] = torch.nan
+    jobs = [Job(episode, identity, start) for episode in (good, bad, good)]
+    inner = InnerLevel()
+    batch = list(GraphedBatches(backbone, captured=False, room=64)(jobs, inner, starts=True))
+    singly = [only_finite(found, starts=True) for found in OneByOne(backbone)(jobs, inner, starts=True)]
+    for found, wanted, usable in zip(batch, singly, (True, False, True), strict=True):
+        assert found.usable is not None
+        assert bool(found.usable) is usable
+        assert bool(is_finite(wanted, starts=True)) is usable
+        for site, pull in wanted.preconditioner.items():
+            torch.testing.assert_close(found.preconditioner[site], pull, rtol=0, atol=1e-9)
+            torch.testing.assert_close(found.start[site], wanted.start[site], rtol=0, atol=1e-9)
+    assert all(not pull.any() for pull in batch[1].preconditioner.values())

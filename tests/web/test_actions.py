@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 from fewshift.cli import main
 from fewshift.estimator.kits import Opened
@@ -101,6 +102,14 @@ def test_loopback_is_known() -> None:
         assert Address(host, 1).is_loopback is own
     assert Address("::1", 80).url == "http://[::1]:80/"
     assert Address("0.0.0.0", 80).url == "http://127.0.0.1:80/"
+
+
+@pytest.mark.usefixtures("actions")
+def test_people_take_turns_on_a_gpu_alone() -> None:
+    from fewshift.web.page import queue_on
+
+    assert queue_on(torch.device("cuda", 1)) == "gpu"
+    assert queue_on(torch.device("cpu")) is None
 
 
 def test_the_command_without_gradio(

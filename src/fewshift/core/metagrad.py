@@ -38,6 +38,7 @@ class MetaGradient:
     inner_losses: Tensor  # (steps,) before each step
     inner_norms: Tensor  # (steps,) length of the inner gradient over all sites
     accuracy: Tensor | None = None  # () on the query set, when `outer` tells
+    usable: Tensor | None = None  # () bool, once looked at: where false, the gradients have been set to zero
 
 
 def meta_gradient(

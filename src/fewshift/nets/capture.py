@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from fewshift.nets.precision import changing_settings
+
 WARM_UP = 3  # runs before a capture, so that libraries have chosen their algorithms
 TRIED = 10  # algorithms of cuDNN that are tried out for each convolution
 
@@ -16,19 +18,20 @@ def captured(run: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
 
     cuDNN tries its algorithms out and the fastest is recorded, unless results must repeat to the bit.
     """
-    before = torch.backends.cudnn.benchmark, torch.backends.cudnn.benchmark_limit
-    torch.backends.cudnn.benchmark = before[0] or not torch.are_deterministic_algorithms_enabled()
-    torch.backends.cudnn.benchmark_limit = TRIED
-    try:
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(WARM_UP):
+    with changing_settings:
+        before = torch.backends.cudnn.benchmark, torch.backends.cudnn.benchmark_limit
+        torch.backends.cudnn.benchmark = before[0] or not torch.are_deterministic_algorithms_enabled()
+        torch.backends.cudnn.benchmark_limit = TRIED
+        try:
+            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(WARM_UP):
+                    run()
+            torch.cuda.current_stream().wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
                 run()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            run()
-    finally:
-        torch.backends.cudnn.benchmark, torch.backends.cudnn.benchmark_limit = before
+        finally:
+            torch.backends.cudnn.benchmark, torch.backends.cudnn.benchmark_limit = before
     return graph

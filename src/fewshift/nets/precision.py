@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,16 +29,26 @@ def activations(precision: Precision, own: torch.dtype) -> torch.dtype:
     return torch.float16 if precision == "float16" else own
 
 
+changing_settings = (
+    threading.RLock()
+)  # torch's for the GPU hold for the process: one thread at a time may change them
+
+
 @contextmanager
 def arithmetic(precision: Precision) -> Iterator[None]:
-    """Products of float32 numbers are exact in `float32` and rounded to TF32 first in the others."""
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    """Products of float32 numbers are exact in `float32` and rounded to TF32 first in the others.
+
+    One thread at a time is inside; the others wait. What another thread computes on a GPU outside of this
+    context has the precision of whoever is inside: a server does well to let one thread use a GPU at a time.
+    """
     rounded = precision != "float32"
-    _allow(rounded, rounded)
-    try:
-        yield
-    finally:
-        _allow(*before)
+    with changing_settings:
+        before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+        _allow(rounded, rounded)
+        try:
+            yield
+        finally:
+            _allow(*before)
 
 
 def _allow(products: bool, convolutions: bool) -> None:

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fewshift.core.metagrad import MetaGradient
 from fewshift.core.updates import Preconditioned
@@ -21,64 +22,21 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.capture import captured
 from fewshift.nets.cell_loss import MAX_WAY
 from fewshift.nets.cells import Shape
-from fewshift.nets.curvature import hessian_products
 from fewshift.nets.graph import GraphEngine
 from fewshift.nets.notices import say_once
 from fewshift.nets.packing import groups, rounded
 from fewshift.nets.precision import DEFAULT, Precision, arithmetic
 from fewshift.nets.stacks import Stack
 from fewshift.nets.static import StaticStep
-from fewshift.nets.static_batch import Asked, StaticBatch
+from fewshift.nets.static_batch import Asked
 from fewshift.training.metagradients import FoldedOneByOne, Job, OneByOne
 from fewshift.training.settings import InnerLevel
+from fewshift.training.static_outer import StaticCurvature, StaticOuter
 
 ROOM = 1024  # images of a batch, support and query together
 CELL = 8
 AHEAD = 64  # tasks that are taken from the source at a time, at most
 SLOTS = 8  # a batch has room for a multiple of so many tasks: few shapes, few graphs
-
-
-class StaticOuter(StaticBatch):
-    """L_out of a batch of tasks, its gradient and the query accuracy, on fixed buffers."""
-
-    graph: torch.cuda.CUDAGraph | None = None
-    scores = True
-
-    def prepare(self) -> None:
-        """Make the buffer for the result."""
-        self.adjoint = tuple(torch.zeros_like(values) for values in self.params)
-
-    def run(self) -> None:
-        """One joint pass over support and query, forwards and backwards."""
-        torch._foreach_copy_(list(self.adjoint), list(self.gradients()))
-
-    def __call__(self) -> None:
-        """Replay the graph; without one, compute as it is written."""
-        self.run() if self.graph is None else self.graph.replay()
-
-
-class StaticCurvature:
-    """λ ← λ − H (β Pᵀ λ) on the buffers of a step, at the parameters that are put there."""
-
-    def __init__(self, step: StaticStep) -> None:
-        self.step = step
-        self.adjoint = tuple(torch.zeros_like(values) for values in step.params)
-        self.graph: torch.cuda.CUDAGraph | None = None
-
-    def run(self) -> None:
-        """One step of the adjoint backwards, in place."""
-        step = self.step
-        assert step.matrices is not None
-        with torch.no_grad(), arithmetic(step.precision):
-            direction = tuple(
-                matrix.mT @ adjoint  # the step's matrices are β P
-                for matrix, adjoint in zip(step.matrices, self.adjoint, strict=True)
-            )
-            torch._foreach_sub_(list(self.adjoint), list(hessian_products(step, direction)))
-
-    def __call__(self) -> None:
-        """Replay the graph; without one, compute as it is written."""
-        self.run() if self.graph is None else self.graph.replay()
 
 
 @dataclass(frozen=True)
@@ -163,6 +121,8 @@ class GraphedBatches:
                 pulls, adjoint = self._backwards(step, visited, outer.adjoint, starts)
             losses, accuracies = outer.losses.clone(), outer.accuracies.clone()
             history = step.history[: inner.steps].clone()
+        usable = _usable(losses, (*pulls, *adjoint) if starts else pulls)
+        pulls, adjoint = _where(usable, pulls), _where(usable, adjoint) if starts else adjoint
         tasks = self.engine.net.stacks.tasks
         parts = zip(tasks(pulls), tasks(adjoint), tasks(final), strict=True)
         untaken = torch.full_like(history[:, 0], torch.nan)  # norms: the graph keeps only the gradients' sum
@@ -175,6 +135,7 @@ class GraphedBatches:
                 inner_losses=history[:, task],
                 inner_norms=untaken,
                 accuracy=accuracies[task],
+                usable=usable[task],
             )
             for task, (pull, start, reached) in enumerate(islice(parts, len(jobs)))
         ]
@@ -238,6 +199,17 @@ def _shape(tasks: Sequence[Asked]) -> Shape:
 
 def _copied(stack: Stack) -> Stack:
     return tuple(values.clone() for values in stack)
+
+
+def _usable(losses: Tensor, found: Stack) -> Tensor:  # -> (tasks,) bool
+    """Which tasks have finite numbers only; a length is finite only where its numbers are."""
+    lengths = [values.transpose(0, 1).flatten(1).norm(dim=1) for values in found]
+    return torch.stack([losses, *lengths]).isfinite().all(dim=0)
+
+
+def _where(usable: Tensor, found: Stack) -> Stack:
+    """All tasks' values at once, zero for those that are not usable."""
+    return tuple(torch.where(usable[:, None, None], values, 0.0) for values in found)
 
 
 def _pulled(rates: Stack, adjoint: Stack, found: Stack) -> Stack:

@@ -7,7 +7,7 @@ way is a function with the signature of `MetaGradients`, passed to the trainers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -77,8 +77,25 @@ class FoldedOneByOne:
 
 def is_finite(found: MetaGradient, starts: bool) -> Tensor:  # -> () bool, on the device
     """Is every number of this task usable? A length is finite only where its numbers are."""
+    if found.usable is not None:
+        return found.usable
     parts = [*found.preconditioner.values(), *(found.start.values() if starts else ())]
     return torch.stack([found.loss, *torch._foreach_norm(parts)]).isfinite().all()
+
+
+def only_finite(found: MetaGradient, starts: bool) -> MetaGradient:
+    """The same with gradients of zero if any number of the task is not finite: it can be added to others'."""
+    if found.usable is not None:
+        return found
+    usable = is_finite(found, starts)
+    return replace(
+        found,
+        preconditioner={site: torch.where(usable, d, 0.0) for site, d in found.preconditioner.items()},
+        start={site: torch.where(usable, d, 0.0) for site, d in found.start.items()}
+        if starts
+        else found.start,
+        usable=usable,
+    )
 
 
 def _one(

@@ -39,10 +39,14 @@ def length(tensors: Iterable[Tensor]) -> Tensor:  # -> ()
     return total
 
 
+def add_up(totals: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Add the values to the totals of the same names."""
+    torch._foreach_add_([totals[name] for name in values], list(values.values()))
+
+
 def add_where(usable: Tensor, totals: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
     """Add the values to the totals of the same names, or nothing where `usable` is false."""
-    kept = [torch.where(usable, value, 0.0) for value in values.values()]
-    torch._foreach_add_([totals[name] for name in values], kept)
+    add_up(totals, {name: torch.where(usable, value, 0.0) for name, value in values.items()})
 
 
 def fingerprint(parts: Mapping[str, Mapping[str, Tensor]]) -> str:

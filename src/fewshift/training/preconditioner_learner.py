@@ -17,8 +17,8 @@ from fewshift.training.alike import together
 from fewshift.training.checkpoint import copy_into, restore_optimizers, tensors_of_optimizers
 from fewshift.training.distributed import Team
 from fewshift.training.loop import Metrics, Validation
-from fewshift.training.metagradients import Job, MetaGradients, is_finite
-from fewshift.training.named import add_where, length, owned, square_zeros, zeros
+from fewshift.training.metagradients import Job, MetaGradients, only_finite
+from fewshift.training.named import add_up, length, owned, square_zeros, zeros
 from fewshift.training.schedule import cosine_restarts, set_rate
 from fewshift.training.settings import PreconditionerSettings
 from fewshift.training.tasks import TaskSource, chosen_tasks, validation_addresses
@@ -89,16 +89,17 @@ class PreconditionerLearner:
 
         mine = self.team.share(addresses)
         jobs = (Job(self.tasks.episode(a), matrices[a.domain], self._start_of(a.domain)) for a in mine)
-        for address, found in zip(
+        for address, any_found in zip(
             mine, self.meta_gradients(jobs, settings.inner, settings.train_starts), strict=True
         ):
-            finite = is_finite(found, settings.train_starts)
-            add_where(finite, pulls[address.domain], found.preconditioner)
+            found = only_finite(any_found, settings.train_starts)
+            assert found.usable is not None
+            add_up(pulls[address.domain], found.preconditioner)
             if settings.train_starts:
-                add_where(finite, adjoints[address.domain], found.start)
+                add_up(adjoints[address.domain], found.start)
             accuracy = found.loss.new_zeros(()) if found.accuracy is None else found.accuracy
             numbers = torch.stack([found.loss, accuracy, found.inner_losses[0], torch.ones_like(found.loss)])
-            totals += torch.where(finite, numbers, torch.zeros_like(numbers))
+            totals += torch.where(found.usable, numbers, torch.zeros_like(numbers))
         summed = [t for sums in (*pulls.values(), *adjoints.values()) for t in sums.values()]
         self.team.add_up([totals, *summed])
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+import torch
 
 from fewshift.data.folder import SUFFIXES
 from fewshift.estimator.kits import Opened
@@ -77,19 +78,25 @@ def build_page(opened: Opened, folder: Path) -> gr.Blocks:
 
         results = [state, said, details, domains, losses, changes, download]
         private: dict[str, Any] = {"api_visibility": "private"}
+        turns = private | {"concurrency_id": queue_on(opened.device)}
         add.click(one_more, [shown], [shown, *cards, add], show_progress="hidden", **private)
         adapted = adapt.click(
-            adapting(opened, folder), [method, *names, *images], results, show_progress_on=[said], **private
+            adapting(opened, folder), [method, *names, *images], results, show_progress_on=[said], **turns
         )
-        tried = adapted.then(trying(folder), [state, tries], [answers], show_progress="hidden", **private)
-        tried.then(watching, [state], [changes], show_progress="minimal", **private)
-        tries.change(trying(folder), [state, tries], [answers], **private)
+        tried = adapted.then(trying(folder), [state, tries], [answers], show_progress="hidden", **turns)
+        tried.then(watching, [state], [changes], show_progress="minimal", **turns)
+        tries.change(trying(folder), [state, tries], [answers], **turns)
         everything = [*results, shown, *cards, add, *names, *images, tries, answers]
         forget.click(
             forgetting(folder), [state, *images, tries], everything, show_progress="hidden", **private
         )
     page: gr.Blocks = blocks
     return page
+
+
+def queue_on(device: torch.device) -> str | None:
+    """Where people wait: a GPU's precision is a setting of the process, so there they take turns."""
+    return "gpu" if device.type == "cuda" else None
 
 
 def _has_tsp(opened: Opened) -> bool:
