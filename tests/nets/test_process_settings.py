@@ -8,8 +8,13 @@ from typing import TypeVar
 import pytest
 import torch
 
+from fewshift.core.updates import Adadelta
+from fewshift.nets.backbone import freeze
+from fewshift.nets.engine import FoldedEngine
 from fewshift.nets.precision import arithmetic
+from fewshift.nets.resnet import ResNet18
 from fewshift.nets.threads import ONE_THREAD_BELOW, suited_threads
+from fewshift.types import Labelled, Task
 
 T = TypeVar("T")
 CPU = torch.device("cpu")
@@ -65,6 +70,21 @@ def test_failed_work_gives_the_cpu_threads_back() -> None:
     with pytest.raises(ZeroDivisionError), suited_threads(1.0, CPU):
         _ = 1 / 0
     assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("_three_threads")
+def test_two_adaptations_at_once_are_those_that_one_after_the_other_gives() -> None:
+    backbone = freeze(ResNet18(4, 1).eval())
+    engine, rule = FoldedEngine(backbone), Adadelta(dict.fromkeys(backbone.sites, 0.1))
+    images = torch.randn(2, 12, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    tasks = [Task(Labelled(own, torch.arange(12) % 3), 3) for own in images]
+
+    def losses(task: Task) -> list[float]:
+        return engine.adapt(task, backbone.init(), rule, 8).losses.tolist()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(losses, tasks)) == [losses(task) for task in tasks]
+        assert set(pool.map(lambda _: torch.get_num_threads(), tasks)) == {3}
 
 
 def rounded() -> tuple[bool, bool]:
