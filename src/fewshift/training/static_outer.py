@@ -1,4 +1,4 @@
-"""The outer level of a batch of tasks on fixed buffers: the query gradient, and its way back through steps."""
+"""The outer level of a batch of tasks on fixed buffers: the query gradient and its way back through steps."""
 
 from __future__ import annotations
 
