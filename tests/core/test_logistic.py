@@ -1,10 +1,13 @@
 """Logistic regression: its gradient at the optimum, and scikit-learn's numbers."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from fewshift.core import logistic
 from fewshift.core.centroids import unit
 from fewshift.core.logistic import LinearHead, fit_logistic, logistic_loss
 
@@ -60,3 +63,26 @@ def test_it_works_where_gradients_are_switched_off_and_in_single_precision() -> 
     torch.testing.assert_close(
         head.weight.double(), fit_logistic(features, labels, 3).weight, atol=1e-5, rtol=1e-4
     )
+
+
+def test_a_search_that_found_no_way_down_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, labels = problem(30, 4, 6)
+    true_direction, asked = logistic._newton_direction, 0
+
+    def then_uphill(values: Tensor, shares: Tensor, penalty: Tensor, gradient: Tensor) -> Tensor:
+        nonlocal asked
+        asked += 1
+        return true_direction(values, shares, penalty, gradient) if asked == 1 else 1e6 * gradient
+
+    monkeypatch.setattr(logistic, "_newton_direction", then_uphill)
+    head = fit_logistic(features, labels, 4)
+    assert asked == 2
+    assert float(logistic_loss(head, features, labels, 1.0)) < math.log(4)  # what the first step reached
+
+
+def test_features_that_rounding_drowns_still_give_a_head() -> None:
+    features, labels = problem(60, 2, 3)
+    head = fit_logistic(features * 1e12, labels, 2, 1e-6)
+    assert float(logistic_loss(head, features * 1e12, labels, 1e-6)) < math.log(2)
+    lost = fit_logistic(features * math.nan, labels, 2)
+    assert not lost.weight.any()  # nothing can be learned from it: no class is preferred

@@ -39,7 +39,7 @@ def fit_logistic(
 
     Newton's method, each direction by conjugate gradients on the Hessian, which is never formed. The loss is
     strictly convex in the weight; the bias, which is not penalised, is found up to a constant that stays 0 in
-    the mean.
+    the mean. Features so large that rounding hides the way down end at the best point before.
     """
     values = F.pad(features.detach().double(), (0, 1), value=1.0)  # the last column carries the bias
     wanted = membership(labels, way, values.dtype)
@@ -52,7 +52,10 @@ def fit_logistic(
         if float(gradient.abs().max()) <= tolerance:
             break
         direction = _newton_direction(values, shares, penalty, gradient)
-        head = _along(head, direction, gradient, values, labels, penalty)
+        reached = _along(head, direction, gradient, values, labels, penalty)
+        if reached is None:  # rounding hides all that is left to gain; the same search would fail again
+            break
+        head = reached
     weight, bias = head[:, :-1], head[:, -1]
     return LinearHead(weight.to(features.dtype).contiguous(), bias.to(features.dtype).contiguous())
 
@@ -82,8 +85,8 @@ def _newton_direction(values: Tensor, shares: Tensor, penalty: Tensor, gradient:
 
 def _along(
     head: Tensor, direction: Tensor, gradient: Tensor, values: Tensor, labels: Tensor, penalty: Tensor
-) -> Tensor:
-    """The first point of 1, 1/2, 1/4, … of the way that lowers the loss as much as its slope promises."""
+) -> Tensor | None:
+    """The first point of 1, 1/2, 1/4, … of the way that lowers the loss as its slope promises, or None."""
 
     def loss(point: Tensor) -> float:
         return float(F.cross_entropy(values @ point.T, labels) + (penalty * point.square()).sum() / 2)
@@ -94,4 +97,4 @@ def _along(
         reach = 0.5**halvings
         if loss(head + reach * direction) <= here + 1e-4 * reach * slope + rounding:
             return head + reach * direction
-    return head
+    return None
