@@ -8,13 +8,14 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from mixed_images import CLASSES, IMAGES, Counting, domain_of
+from refusals import said
 
 from fewshift.data.arrays import array_domain
 from fewshift.data.cache import build as building
@@ -119,13 +120,6 @@ def test_a_killed_build_goes_on(tmp_path: Path) -> None:
     assert 0 < source.count <= CLASSES * IMAGES - 20
     build_cache(domain, tmp_path / "whole")
     assert (tmp_path / "cut" / "pixels.bin").read_bytes() == (tmp_path / "whole" / "pixels.bin").read_bytes()
-
-
-def said(work: Callable[[], object]) -> str:
-    with pytest.raises(DataError) as caught:
-        work()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_damage_is_found(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The short way through the codecs gives what Pillow's plugins give, or leaves the file to them."""
 
-import io
 import struct
 import zlib
 from pathlib import Path
@@ -8,6 +7,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from encoded_images import encoded
 from PIL import Image
 
 from fewshift.data import decoding
@@ -31,12 +31,6 @@ def see_through() -> Image.Image:
     image = picture("RGBA")
     image.putalpha(100)
     return image
-
-
-def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
-    out = io.BytesIO()
-    image.save(out, kind, **options)
-    return out.getvalue()
 
 
 def by_plugin(data: bytes) -> Pixels:

@@ -3,17 +3,16 @@
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from refusals import said
 
 from fewshift.data.class_split import DrawnSplit, GivenSplit, read_split, split_classes
 from fewshift.data.convert import convert_folder
 from fewshift.data.folder import folder_domain, list_folder
-from fewshift.errors import DataError
 from fewshift.estimator.inputs import folder_items
 from fewshift.types import SPLITS
 
@@ -61,24 +60,18 @@ def test_junk_is_ignored_and_the_reason_kept(tree: Path) -> None:
     assert len(found.classes["Tit"]) == 4
 
 
-def sentence(work: Callable[[], object]) -> str:
-    with pytest.raises(DataError) as caught:
-        work()
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 def test_empty_class(tree: Path) -> None:
     (tree / "owl").mkdir()
-    said = sentence(lambda: folder_domain(tree))
+    sentence = said(lambda: folder_domain(tree))
     assert (
-        said == f"{tree}: the class 'owl' has no image: a class needs two at least, add some or take it out"
+        sentence
+        == f"{tree}: the class 'owl' has no image: a class needs two at least, add some or take it out"
     )
 
 
 def test_class_with_one_image(tree: Path) -> None:
     put(tree / "owl", 1)
-    assert "the class 'owl' has one image only: a class needs two" in sentence(lambda: folder_domain(tree))
+    assert "the class 'owl' has one image only: a class needs two" in said(lambda: folder_domain(tree))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the file system takes these names for one")
@@ -86,10 +79,10 @@ def test_class_with_one_image(tree: Path) -> None:
 def test_two_classes_with_one_name(tree: Path, one: str, other: str) -> None:
     put(tree / one)
     put(tree / other)
-    said = sentence(lambda: folder_domain(tree))
-    assert repr(one) in said
-    assert repr(other) in said
-    assert "rename one or put them together" in said
+    sentence = said(lambda: folder_domain(tree))
+    assert repr(one) in sentence
+    assert repr(other) in sentence
+    assert "rename one or put them together" in sentence
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the file system takes text alone")
@@ -101,35 +94,37 @@ def test_a_folder_name_that_is_no_text(tree: Path, tmp_path: Path) -> None:
         lambda: convert_folder(tree, tmp_path / "out"),
         lambda: folder_items(tree),
     ):
-        said = sentence(work)
-        assert said == f"{tree}: the folder name 'eisv\\udcf6gel' is not UTF-8 text: rename it"
+        sentence = said(work)
+        assert sentence == f"{tree}: the folder name 'eisv\\udcf6gel' is not UTF-8 text: rename it"
     latin.rename(tree / "eisvögel")
     assert "eisvögel" in folder_domain(tree).spec.class_names
     there = tree.rename(tmp_path / os.fsdecode(b"v\xf6gel"))
-    assert "the folder name 'v\\udcf6gel' is not UTF-8" in sentence(lambda: folder_domain(there))
+    assert "the folder name 'v\\udcf6gel' is not UTF-8" in said(lambda: folder_domain(there))
     assert folder_domain(there, "birds").name == "birds"
 
 
 def test_no_classes(tmp_path: Path) -> None:
-    assert "there are no class folders in it: put the images" in sentence(lambda: folder_domain(tmp_path))
+    assert "there are no class folders in it: put the images" in said(lambda: folder_domain(tmp_path))
     Image.new("RGB", (4, 4)).save(tmp_path / "a.png")
-    assert "there are 1 images and no class folders" in sentence(lambda: folder_domain(tmp_path))
-    assert "this is a file, not a folder" in sentence(lambda: folder_domain(tmp_path / "a.png"))
-    assert "this is not there" in sentence(lambda: folder_domain(tmp_path / "missing"))
+    assert "there are 1 images and no class folders" in said(lambda: folder_domain(tmp_path))
+    assert "this is a file, not a folder" in said(lambda: folder_domain(tmp_path / "a.png"))
+    assert "this is not there" in said(lambda: folder_domain(tmp_path / "missing"))
 
 
 def test_a_bad_image_is_named(tree: Path) -> None:
     (tree / "Tit" / "1.png").write_text("not a picture")
     domain = folder_domain(tree)
-    said = sentence(lambda: domain.source.read([(0, 1)]))
-    assert said.startswith(f"{tree / 'Tit' / '1.png'}: this is no picture")
+    sentence = said(lambda: domain.source.read([(0, 1)]))
+    assert sentence.startswith(f"{tree / 'Tit' / '1.png'}: this is no picture")
 
 
 def test_a_file_that_went_away_is_named(tree: Path) -> None:
     domain = folder_domain(tree)
     (tree / "Tit" / "1.png").unlink()
-    said = sentence(lambda: domain.source.read([(0, 1)]))
-    assert said.startswith(f"{tree / 'Tit' / '1.png'}: the file cannot be read (No such file or directory): ")
+    sentence = said(lambda: domain.source.read([(0, 1)]))
+    assert sentence.startswith(
+        f"{tree / 'Tit' / '1.png'}: the file cannot be read (No such file or directory): "
+    )
 
 
 def test_given_split_sets_the_order_of_ids(tree: Path) -> None:
@@ -152,7 +147,7 @@ def test_given_split_sets_the_order_of_ids(tree: Path) -> None:
     ],
 )
 def test_wrong_given_splits(tree: Path, split: GivenSplit, words: str) -> None:
-    assert words in sentence(lambda: folder_domain(tree, split=split))
+    assert words in said(lambda: folder_domain(tree, split=split))
 
 
 def test_drawn_split_is_a_function_of_names_and_seed() -> None:
@@ -179,7 +174,7 @@ def test_drawn_split_keeps_every_class(count: int, shares: tuple[float, float, f
 
 
 def test_shares_that_are_no_split() -> None:
-    assert "add up to 1" in sentence(lambda: DrawnSplit(0.5, 0.1, 0.1))
+    assert "add up to 1" in said(lambda: DrawnSplit(0.5, 0.1, 0.1))
 
 
 def test_split_file(tmp_path: Path) -> None:
@@ -193,8 +188,8 @@ def test_split_file(tmp_path: Path) -> None:
         ('{"test": [1]}', "test is not a list"),
     ]:
         path.write_text(content)
-        assert words in sentence(lambda: read_split(path))
-    assert "cannot be read" in sentence(lambda: read_split(tmp_path / "none.json"))
+        assert words in said(lambda: read_split(path))
+    assert "cannot be read" in said(lambda: read_split(tmp_path / "none.json"))
 
 
 def test_tasks_from_a_folder(tree: Path) -> None:

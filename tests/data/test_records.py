@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import pickle
-import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,10 +14,9 @@ from record_items import everything
 from small_records import images_of, png, small_domain
 
 from fewshift.data.descriptors import Descriptors, read_at
-from fewshift.data.index_cache import INDEX_FILE
 from fewshift.data.pixels import decode
 from fewshift.data.records import RecordSource
-from fewshift.data.records_folder import open_domain, open_records
+from fewshift.data.records_folder import open_domain
 from fewshift.data.spec import Spec
 from fewshift.errors import DataError
 
@@ -203,61 +201,3 @@ def test_memory_is_flat_over_many_tasks(tmp_path: Path) -> None:
     before = psutil.Process().memory_info().rss
     tasks(2500)
     assert psutil.Process().memory_info().rss - before < 4 * 2**20
-
-
-def test_official_names_have_official_roles_in_the_canonical_order(tmp_path: Path) -> None:
-    for name in ("mnist", "zebras", "fungi", "ilsvrc_2012", "apples", "traffic_sign"):
-        small_domain(tmp_path, name=name)
-    found = open_records(tmp_path, prepare=False)
-    assert [(domain.name, domain.role) for domain in found] == [
-        ("ilsvrc_2012", "seen"),
-        ("fungi", "seen"),
-        ("traffic_sign", "unseen"),
-        ("mnist", "unseen"),
-        ("apples", "unseen"),
-        ("zebras", "unseen"),
-    ]
-    assert [domain.name for domain in open_records(tmp_path, ["zebras", "fungi"])] == ["fungi", "zebras"]
-    with pytest.raises(DataError, match="it has no domain 'lions', only apples, fungi"):
-        open_records(tmp_path, ["lions"])
-
-
-def test_preparing_can_wait(tmp_path: Path) -> None:
-    folder, _ = small_domain(tmp_path)
-    domain = open_domain(folder, prepare=False)
-    assert not (folder / INDEX_FILE).exists()
-    domain.source.read([(0, 0)])
-    assert (folder / INDEX_FILE).exists()
-
-
-def test_folders_that_hold_nothing(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="there is no such folder"):
-        open_records(tmp_path / "nowhere")
-    with pytest.raises(DataError, match=r"neither it nor a folder in it holds a dataset_spec\.json"):
-        open_records(tmp_path)
-
-
-def test_two_folders_of_one_name(tmp_path: Path) -> None:
-    small_domain(tmp_path)
-    shutil.copytree(tmp_path / "small", tmp_path / "twin")
-    with pytest.raises(DataError, match="is named 'small' too: rename one"):
-        open_records(tmp_path)
-
-
-@pytest.mark.data
-def test_md_mini_is_read_whole(md_mini: Path) -> None:
-    domains = open_records(md_mini)
-    assert len(domains) == 16
-    assert [domain.role for domain in domains].count("seen") == 8
-    assert [domain.role for domain in domains].count("valid_unseen") == 3
-    assert all(domain.provenance.licence != "not stated" for domain in domains)
-    for domain in domains:
-        last = domain.spec.classes - 1
-        places = [(0, 0), (last, domain.spec.images_per_class[last] - 1)]
-        for pixels in domain.source.read(places):
-            assert pixels.ndim == 3
-            assert pixels.shape[2] in (1, 3)
-        assert isinstance(domain.source, RecordSource)
-        assert domain.source.read_encoded(places) == RecordSource(
-            md_mini / domain.name, domain.spec, verify=True
-        ).read_encoded(places)

@@ -1,21 +1,15 @@
-"""Suites by name, by folder, by one small file and by a function; and their pixel caches."""
+"""Suites by name, by folder, by one small file and by a function."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 from small_records import png, small_domain
 
-from fewshift.data.cache import CachedSource
 from fewshift.data.domain import Domain
 from fewshift.data.drawn import drawn_domain
-from fewshift.data.records import RecordSource
-from fewshift.data.records_folder import open_domain
-from fewshift.data.suite_cache import cache_of, cache_state, keep_pixels
 from fewshift.data.suites import Suite, data_folder, open_suite
 from fewshift.errors import DataError
 from fewshift.types import SPLITS
@@ -239,55 +233,3 @@ class TestFunctions:
     def test_two_domains_of_one_name_are_refused(self) -> None:
         with pytest.raises(DataError, match="two domains named 'cells'"):
             open_suite(lambda: [drawn_domain("cells"), drawn_domain("cells")])
-
-
-class TestCaches:
-    def test_a_current_exact_cache_is_used_and_gives_the_same_pixels(self, tmp_path: Path) -> None:
-        folder, spec = small_domain(tmp_path / "mine")
-        plain = open_domain(folder)
-        assert keep_pixels(plain, cache_of(folder))
-        assert not keep_pixels(plain, cache_of(folder))
-        (cached,) = open_suite(tmp_path / "mine")
-        assert isinstance(cached.source, CachedSource)
-        items = [(c, i) for c in range(spec.classes) for i in range(spec.images_per_class[c])]
-        pairs = zip(cached.source.read(items), plain.source.read(items), strict=True)
-        assert all(np.array_equal(a, b) for a, b in pairs)
-        assert isinstance(open_suite(tmp_path / "mine", cached=False).domains[0].source, RecordSource)
-
-    def test_records_made_anew_are_not_read_from_old_pixels(self, tmp_path: Path) -> None:
-        folder, _ = small_domain(tmp_path / "mine")
-        keep_pixels(open_domain(folder), cache_of(folder))
-        assert cache_state(open_domain(folder), cache_of(folder)) == "exact"
-        os.utime(folder / "1.tfrecords", ns=(1, 1))
-        assert cache_state(open_domain(folder), cache_of(folder)) == "outdated"
-        assert isinstance(open_suite(tmp_path / "mine").domains[0].source, RecordSource)
-        assert keep_pixels(open_domain(folder), cache_of(folder))
-        assert cache_state(open_domain(folder), cache_of(folder)) == "exact"
-
-    def test_a_rounded_cache_is_left_aside(self, tmp_path: Path) -> None:
-        from fewshift.data.records_write import write_domain
-        from fewshift.data.spec import flat_spec
-
-        spec = flat_spec("large", ("a",), (2,), {"test": 1})
-        write_domain(tmp_path / "mine" / "large", spec, lambda c: [png(i, size=90) for i in range(2)])
-        domain = open_domain(tmp_path / "mine" / "large")
-        keep_pixels(domain, cache_of(tmp_path / "mine" / "large"))
-        assert cache_state(domain, cache_of(tmp_path / "mine" / "large")) == "rounded"
-        assert isinstance(open_suite(tmp_path / "mine").domains[0].source, RecordSource)
-
-    def test_an_unfinished_cache_is_finished_and_never_read(self, tmp_path: Path) -> None:
-        folder, _ = small_domain(tmp_path / "mine")
-        keep_pixels(open_domain(folder), cache_of(folder))
-        (cache_of(folder) / "cache.json").unlink()
-        assert cache_state(open_domain(folder), cache_of(folder)) == "unfinished"
-        assert isinstance(open_suite(tmp_path / "mine").domains[0].source, RecordSource)
-        assert keep_pixels(open_domain(folder), cache_of(folder))
-        assert cache_state(open_domain(folder), cache_of(folder)) == "exact"
-
-    def test_a_folder_of_something_else_is_not_overwritten(self, tmp_path: Path) -> None:
-        folder, _ = small_domain(tmp_path / "mine")
-        (tmp_path / "precious").mkdir()
-        (tmp_path / "precious" / "thesis.txt").write_text("all of it")
-        with pytest.raises(DataError, match="precious: it holds something else than a cache"):
-            keep_pixels(open_domain(folder), tmp_path / "precious")
-        assert (tmp_path / "precious" / "thesis.txt").read_text() == "all of it"
