@@ -4,14 +4,16 @@ from dataclasses import replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from fewshift.core.pseudo_query import shift, vary
 from fewshift.evaluation.contract_bench import Bench
-from fewshift.methods import METHODS, fine_tune, ncc, norm_tune, pmf
-from fewshift.methods.pmf import first_of_each
+from fewshift.methods import METHODS, fine_tune, ncc, norm_tune
+from fewshift.methods.held_out import place_in_class
 from fewshift.nets.kit import Kit
 from fewshift.nets.whole import every_weight, kernels, norm_affine
+from fewshift.types import Labelled, Predictor, Task
 
 
 def test_the_parts_of_a_network(tiny_kit: Kit) -> None:
@@ -36,33 +38,51 @@ def test_they_start_from_the_network_as_it_is(tiny_kit: Kit) -> None:
         assert all(torch.equal(value, tiny_kit.backbone.frozen[site]) for site, value in start.items())
 
 
-def test_its_loss_goes_down(tiny_kit: Kit) -> None:
+def test_its_loss_goes_down_at_every_rate(tiny_kit: Kit) -> None:
     task, _ = Bench(ncc(tiny_kit)).task([3, 3, 3])
     for method in (fine_tune(tiny_kit), norm_tune(tiny_kit)):
-        losses = replace(method, steps=6).adapt(task).notes["losses"]
-        assert losses[-1] < losses[0]
+        for rate in method.rates:
+            losses = replace(method, steps=6)._tuned(task, rate)[1]
+            assert losses[-1] < losses[0]
 
 
-def test_pmf_at_one_shot_has_nothing_to_choose_a_rate_by(tiny_kit: Kit) -> None:
+@pytest.mark.parametrize("name", ["fine_tune", "norm_tune", "pmf"])
+def test_at_one_shot_there_is_nothing_to_choose_a_rate_by(tiny_kit: Kit, name: str) -> None:
     task, images = Bench(ncc(tiny_kit)).task([1, 1, 1])
-    adapted = pmf(tiny_kit).adapt(task)
+    adapted = METHODS[name](tiny_kit).adapt(task)
     assert adapted.notes["rates"] == [0.0]
     torch.testing.assert_close(adapted(images), ncc(tiny_kit).adapt(task)(images))
 
 
-def test_pmf_takes_the_rate_that_helps_the_other_support_images(
-    tiny_kit: Kit, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "kept"), [("fine_tune", [0, 2, 3]), ("norm_tune", [0, 2, 3]), ("pmf", [0, 3])]
+)
+def test_the_rate_is_the_first_that_does_best_on_the_images_left_out(
+    tiny_kit: Kit, monkeypatch: pytest.MonkeyPatch, name: str, kept: list[int]
 ) -> None:
-    method = replace(pmf(tiny_kit), steps=1)
-    scores = iter([0.5, 0.5, 0.7, 0.7])  # no tuning, then the three rates
-    monkeypatch.setattr(type(method), "_score", lambda *_: torch.tensor(next(scores)))
-    task, _ = Bench(method).task([2, 2, 2])
-    assert method.adapt(task).notes["rates"] == [0.001]
+    method = METHODS[name](tiny_kit)
+    images = torch.randn(5, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    task = Task(Labelled(images, torch.tensor([0, 0, 0, 1, 1])), 2)
+    right = dict(zip((0.0, *method.rates), (1, 1, 2, 2), strict=True))  # of the images that were left out
+    tried = []
+
+    def tuned(_self: object, few: Task, rate: float) -> tuple[Predictor, Tensor]:
+        tried.append((rate, few.support))
+        left_out = torch.tensor([n for n in range(5) if n not in kept])
+        labels = task.support.labels[left_out]
+        answers = torch.where(torch.arange(len(labels)) < right[rate], labels, 1 - labels)
+        return lambda _: F.one_hot(answers, 2).float(), torch.empty(0)
+
+    monkeypatch.setattr(type(method), "_tuned", tuned)
+    assert method.adapt(task).notes["rates"] == [method.rates[1]]
+    assert [rate for rate, _ in tried] == [0.0, *method.rates, method.rates[1]]
+    assert all(torch.equal(few.images, images[kept]) for _, few in tried[:-1])
+    assert torch.equal(tried[-1][1].images, images)
 
 
-def test_the_first_of_each_class() -> None:
-    labels = torch.tensor([1, 0, 1, 2, 0, 2])
-    assert first_of_each(labels, 3).tolist() == [True, True, False, True, False, False]
+def test_places_count_within_each_class() -> None:
+    labels = torch.tensor([1, 0, 1, 2, 0, 2, 1], dtype=torch.int32)
+    assert place_in_class(labels, 3).tolist() == [0, 0, 1, 0, 1, 1, 2]
 
 
 def test_pseudo_queries_come_from_the_generator_alone() -> None:

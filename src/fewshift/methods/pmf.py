@@ -20,16 +20,16 @@ from torch import Tensor
 from fewshift.core.adam import Adam
 from fewshift.core.centroids import cosine_logits, prototypes
 from fewshift.core.descent import descend
-from fewshift.core.losses import accuracy
 from fewshift.core.pseudo_query import vary
 from fewshift.methods.about import About
 from fewshift.methods.descent import rounded
+from fewshift.methods.held_out import best_rate, place_in_class
 from fewshift.methods.task import centroid_classifier, checked
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.engine import Engine, PlainEngine
 from fewshift.nets.kit import Kit
 from fewshift.nets.whole import every_weight, in_suited_layout, moving
-from fewshift.types import Adapted, Labelled, Task, TaskParams
+from fewshift.types import Adapted, Predictor, Task, TaskParams
 
 ABOUT = About(
     title="P>M>F fine-tuning, its rate chosen inside the support set",
@@ -53,37 +53,17 @@ class PseudoQueryTuning:
     def adapt(self, task: Task) -> Adapted:
         """The tuned network's nearest-centroid classifier."""
         task = in_suited_layout(checked(task))
-        rate = self._best_rate(task)
-        params, losses = self.backbone.init(), torch.empty(0)
-        if rate:
-            params, losses = self._tuned(task, rate)
-        classify = centroid_classifier(self._embedding(params), task)
+        first = place_in_class(task.support.labels, task.way) == 0
+        rate = best_rate(task, first, (0.0, *self.rates), lambda few, rate: self._tuned(few, rate)[0])
+        classify, losses = self._tuned(task, rate)
         return Adapted(classify, {"oracle": False, "rates": [rate], "losses": rounded(losses)})
 
-    def _best_rate(self, task: Task) -> float:
-        """The rate whose network, tuned on one image a class, classifies the other support images best."""
-        images, labels = task.support.images, task.support.labels
-        first = first_of_each(labels, task.way)
-        few = Task(Labelled(images[first], labels[first]), task.way)
-        held = Labelled(images[~first], labels[~first])
-        if not len(held.labels):
-            return 0.0
-        scores = [self._score(self.backbone.init(), few, held)]
-        scores += [self._score(self._tuned(few, rate)[0], few, held) for rate in self.rates]
-        best = int(torch.stack(scores).argmax())
-        return (0.0, *self.rates)[best]
-
-    def _tuned(self, task: Task, rate: float) -> tuple[TaskParams, Tensor]:
-        start = self.backbone.init()
+    def _tuned(self, task: Task, rate: float) -> tuple[Predictor, Tensor]:
+        start, steps = self.backbone.init(), self.steps if rate else 0
         objective = pseudo_query_objective(self.backbone, task, torch.Generator().manual_seed(self.seed))
-        found = descend(objective, start, Adam(dict.fromkeys(start, rate)), self.steps)
-        return found.params, found.losses
-
-    def _score(self, params: TaskParams, few: Task, held: Labelled) -> Tensor:  # -> ()
-        return accuracy(centroid_classifier(self._embedding(params), few)(held.images), held.labels)
-
-    def _embedding(self, params: TaskParams) -> Callable[[Tensor], Tensor]:
-        return lambda images: PlainEngine(self.backbone).embed(params, images)
+        found = descend(objective, start, Adam(dict.fromkeys(start, rate)), steps)
+        engine = PlainEngine(self.backbone)
+        return centroid_classifier(lambda images: engine.embed(found.params, images), task), found.losses
 
 
 def pseudo_query_objective(
@@ -98,12 +78,6 @@ def pseudo_query_objective(
         return F.cross_entropy(cosine_logits(varied, prototypes(clean, labels, task.way)), labels)
 
     return loss
-
-
-def first_of_each(labels: Tensor, way: int) -> Tensor:  # (n,) -> (n,) bool
-    """Is this the first sample of its class? The order of samples stays, whatever the classes are called."""
-    mine = labels[:, None] == torch.arange(way, device=labels.device)
-    return ((mine.cumsum(dim=0) == 1) & mine).any(dim=1)
 
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> PseudoQueryTuning:
