@@ -169,9 +169,11 @@ def test_changes_that_cannot_be_are_refused(fitted: fs.FewShotClassifier, pictur
         fitted.add_images("bird", images)
     with pytest.raises(fs.FewshiftError, match="no class 'bird'"):
         fitted.remove_class("bird")
+    with pytest.raises(fs.FewshiftError, match=r"the label is \['bird'\], which cannot name a class"):
+        fitted.add_class(["bird"], images)  # type: ignore[arg-type]
     two = fs.FewShotClassifier(kit=fitted.kit_, method="ncc").fit(*pictures(2, 1))
-    with pytest.raises(fs.FewshiftError, match="needs two"):
-        two.remove_class("shape 0")
+    with pytest.raises(fs.FewshiftError, match="without 'shape 0' one class would be left"):
+        two.remove_class(two.classes_[0])
 
 
 def test_a_mislabelled_image_is_named(small_kit: Kit, folder: Path) -> None:

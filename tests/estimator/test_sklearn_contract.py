@@ -1,5 +1,6 @@
 """scikit-learn's own checks of an estimator, those that make sense for images."""
 
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -109,7 +110,8 @@ def test_cloning_keeps_parameters_and_forgets_the_fit(small_kit: Kit, pictures: 
     assert not get_tags(classifier).input_tags.two_d_array
     with pytest.raises(fs.FewshiftError, match="no parameter 'metod'"):
         other.set_params(metod="tsa")
-    assert repr(fs.FewShotClassifier(method="tsa")) == "FewShotClassifier(method='tsa')"
+    tsa = fs.FewShotClassifier(method="tsa")
+    assert repr(tsa) == repr(pickle.loads(pickle.dumps(tsa))) == "FewShotClassifier(method='tsa')"
 
 
 def test_searches_and_cross_validation_run_on_images(small_kit: Kit, pictures: Pictures) -> None:
@@ -123,6 +125,13 @@ def test_searches_and_cross_validation_run_on_images(small_kit: Kit, pictures: P
     assert np.isfinite(scores).all()
     search = GridSearchCV(classifier, {"method": ["ncc", "pa"]}, cv=2).fit(images, labels)
     assert search.best_params_["method"] in ("ncc", "pa")
+
+
+def test_scores_may_weigh_images(small_kit: Kit, pictures: Pictures) -> None:
+    images, labels = pictures(2, 2)
+    classifier = fs.FewShotClassifier(kit=small_kit, method="ncc", quiet=True).fit(images, labels)
+    said = [classifier.predict(images)[0], "something else", *labels[2:]]
+    assert classifier.score(images, said, sample_weight=[1, 3, 0, 0]) == 0.25
 
 
 def test_scikit_learn_is_not_imported(small_kit: Kit) -> None:

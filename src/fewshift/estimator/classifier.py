@@ -17,7 +17,7 @@ from fewshift.estimator import changes, inputs, kits
 from fewshift.estimator.adapting import Support, Tools, adapt, readapt
 from fewshift.estimator.choosing import check_parameters
 from fewshift.estimator.fitted import Fitted
-from fewshift.estimator.labels import encode
+from fewshift.estimator.labels import as_label, encode
 from fewshift.estimator.results import FitResults
 from fewshift.estimator.sklearn_contract import SklearnContract
 from fewshift.progress import Track, silent
@@ -77,6 +77,7 @@ class FewShotClassifier(SklearnContract, FitResults):
         self, label: Hashable, images: inputs.Images, *, adapt: bool = True, track: Track = silent
     ) -> FewShotClassifier:
         """A new class from its images; the others stay. `adapt=False`: only its prototype is made."""
+        label = as_label(label)
         changes.check_new(self._labels, label)
         return self._changed(label, images, adapt, track)
 
@@ -84,6 +85,7 @@ class FewShotClassifier(SklearnContract, FitResults):
         self, label: Hashable, images: inputs.Images, *, adapt: bool = True, track: Track = silent
     ) -> FewShotClassifier:
         """More images of a class. `adapt=False`: only its prototype moves."""
+        label = as_label(label)
         changes.place_of(self._labels, label)
         return self._changed(label, images, adapt, track)
 
@@ -91,6 +93,7 @@ class FewShotClassifier(SklearnContract, FitResults):
         self, label: Hashable, *, adapt: bool = True, track: Track = silent
     ) -> FewShotClassifier:
         """Take a class out. `adapt=False`: the other prototypes stay where they are."""
+        label = as_label(label)
         changes.check_removable(self._labels, label)
         began, fitted = time.perf_counter(), changes.prototypes_without(self.fitted_, label)
         support = changes.without_class(self._support(), label) if adapt or self._has_support else None
@@ -130,11 +133,11 @@ class FewShotClassifier(SklearnContract, FitResults):
         found: NDArray[np.float64] = (self.fitted_.scale * self._cosines(X).double()).cpu().numpy()
         return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
 
-    def score(self, X: inputs.Images, y: Any = None) -> float:
+    def score(self, X: inputs.Images, y: Any = None, sample_weight: Any = None) -> float:
         """The share of images that get their label; like `fit`, it takes a folder a class, too."""
         items, labels = inputs.labelled_items(X, y)
-        found = self.predict(items).tolist()
-        return sum(bool(a == b) for a, b in zip(found, labels, strict=True)) / len(labels)
+        right = [bool(a == b) for a, b in zip(self.predict(items).tolist(), labels, strict=True)]
+        return float(np.average(right, weights=sample_weight))
 
     def unknown_score(self, X: inputs.Images) -> NDArray[np.float64]:  # (n,)
         """How unlike every class an image is: 0 to 1; half of the classes' own images are below 0.5."""

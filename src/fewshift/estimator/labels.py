@@ -18,8 +18,15 @@ def as_labels(labels: Any) -> list[Hashable]:
         raise FewshiftError(f"the labels are {labels!r}: give a list with one label an image")
     values = _from_array(labels) if arrays else list(labels)
     for place, value in enumerate(values):
-        _check(value, place)
+        _check(value, f"label {place}")
     return values
+
+
+def as_label(label: Any) -> Hashable:
+    """One label, as Python has it: what comes out of an array of classes goes in again."""
+    plain = label.item() if isinstance(label, np.generic) else label
+    _check(plain, "the label")
+    return plain  # type: ignore[no-any-return]
 
 
 def encode(values: Sequence[Hashable]) -> tuple[NDArray[Any], list[int]]:
@@ -63,12 +70,12 @@ def _from_array(labels: Any) -> list[Any]:
     return list(values.tolist())
 
 
-def _check(value: Any, place: int) -> None:
+def _check(value: Any, name: str) -> None:
     try:
         hash(value)
     except TypeError:
         raise FewshiftError(
-            f"label {place} is {value!r}, which cannot name a class: give texts, numbers or tuples of these"
+            f"{name} is {value!r}, which cannot name a class: give texts, numbers or tuples of these"
         ) from None
     if value != value:
-        raise FewshiftError(f"label {place} is not a number (NaN): every image needs a label")
+        raise FewshiftError(f"{name} is not a number (NaN): every image needs a label")

@@ -44,8 +44,8 @@ class SklearnContract:
 
     def __repr__(self) -> str:
         given = inspect.signature(type(self).__init__).parameters
-        changed = {n: v for n, v in self.get_params().items() if v is not given[n].default}
-        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in changed.items())})"
+        changed = {n: repr(v) for n, v in self.get_params().items() if repr(v) != repr(given[n].default)}
+        return f"{type(self).__name__}({', '.join(f'{n}={v}' for n, v in changed.items())})"
 
 
 def not_fitted(what: str) -> NotFitted:
