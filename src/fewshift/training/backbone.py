@@ -21,7 +21,7 @@ from fewshift.nets.tensor_file import join, part
 from fewshift.progress import Track, silent
 from fewshift.training.augment import augment, draw
 from fewshift.training.batches import image_stream
-from fewshift.training.checkpoint import copy_into, identity_of, optimizer_tensors, restore_optimizer
+from fewshift.training.checkpoint import copy_into, identity_of, learner_tensors, restore_learner
 from fewshift.training.distill import Teacher
 from fewshift.training.distributed import ALONE, Team, share_batch_norms
 from fewshift.training.heads import memory_layout, new_multi_head, summed_cross_entropy
@@ -123,15 +123,12 @@ class BackboneLearner:
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights, running statistics and what the optimizers remember."""
-        kept = optimizer_tensors(self.optimizer, list(self.weights))
-        return join(
-            {"model": self.model.state_dict(), "optimizer": kept, "students": self.students.tensors()}
-        )
+        own = learner_tensors("model", self.model.state_dict(), self.optimizer, self.weights)
+        return {**own, **join({"students": self.students.tensors()})}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Return to a state that `tensors` gave."""
-        copy_into(self.model.state_dict(), part(tensors, "model"))
-        restore_optimizer(self.optimizer, list(self.weights), part(tensors, "optimizer"))
+        restore_learner(tensors, "model", self.model.state_dict(), self.optimizer, self.weights)
         self.students.restore(part(tensors, "students"))
 
     def _batch(self, step: int) -> tuple[Tensor, list[Tensor], list[int]]:

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from fewshift.data.resident import ResidentDomain
 from fewshift.errors import FewshiftError
 from fewshift.nets.set_encoder import DatasetClassifier
-from fewshift.nets.tensor_file import join, part
+from fewshift.nets.tensor_file import part
 from fewshift.progress import Track, silent
 from fewshift.training.augment import Augmentation
-from fewshift.training.checkpoint import copy_into, identity_of, optimizer_tensors, restore_optimizer
+from fewshift.training.checkpoint import identity_of, learner_tensors, restore_learner
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.domain_sets import Sets, domain_sets
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
@@ -128,13 +128,11 @@ class BlenderLearner:
 
     def tensors(self) -> dict[str, Tensor]:
         """The weights and what Adam remembers of them."""
-        kept = optimizer_tensors(self.optimizer, list(self.weights))
-        return join({"net": self.net.state_dict(), "optimizer": kept})
+        return learner_tensors("net", self.net.state_dict(), self.optimizer, self.weights)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Return to a state that `tensors` gave."""
-        copy_into(self.net.state_dict(), part(tensors, "net"))
-        restore_optimizer(self.optimizer, list(self.weights), part(tensors, "optimizer"))
+        restore_learner(tensors, "net", self.net.state_dict(), self.optimizer, self.weights)
 
 
 def new_blender(domains: int, code: int, seed: int) -> DatasetClassifier:

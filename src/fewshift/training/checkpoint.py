@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from fewshift.errors import FewshiftError
-from fewshift.nets.tensor_file import Kind, part, read_tensors, write_tensors
+from fewshift.nets.tensor_file import Kind, join, part, read_tensors, write_tensors
 
 RUN = Kind("training state", "fewshift-run", version=1)
 
@@ -94,6 +94,26 @@ def optimizer_tensors(optimizer: Optimizer, names: list[str]) -> dict[str, Tenso
         for key, value in kept.items()
         if isinstance(value, Tensor)
     }
+
+
+def learner_tensors(
+    name: str, weights: Mapping[str, Tensor], optimizer: Optimizer, moved: Mapping[str, Tensor] | None = None
+) -> dict[str, Tensor]:
+    """Weights as the part `name`, and what the optimizer remembers of those it moves: all, or `moved`."""
+    kept = optimizer_tensors(optimizer, list(moved or weights))
+    return join({name: {n: w.detach() for n, w in weights.items()}, "optimizer": kept})
+
+
+def restore_learner(
+    tensors: Mapping[str, Tensor],
+    name: str,
+    weights: Mapping[str, Tensor],
+    optimizer: Optimizer,
+    moved: Mapping[str, Tensor] | None = None,
+) -> None:
+    """Put back what `learner_tensors` took out."""
+    copy_into(weights, part(tensors, name))
+    restore_optimizer(optimizer, list(moved or weights), part(tensors, "optimizer"))
 
 
 def tensors_of_optimizers(

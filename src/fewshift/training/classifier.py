@@ -19,9 +19,9 @@ from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.feature_classifier import FeatureClassifier
 from fewshift.nets.set_encoder import DatasetClassifier
-from fewshift.nets.tensor_file import join, part
+from fewshift.nets.tensor_file import part
 from fewshift.progress import Track, silent
-from fewshift.training.checkpoint import copy_into, identity_of, optimizer_tensors, restore_optimizer
+from fewshift.training.checkpoint import copy_into, identity_of, learner_tensors, restore_learner
 from fewshift.training.classifier_objective import ClassifierObjective
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.fastest import best_meta_gradients
@@ -136,13 +136,11 @@ class ClassifierLearner:
 
     def tensors(self) -> dict[str, Tensor]:
         """g's weights and what Adam remembers of them."""
-        kept = optimizer_tensors(self.optimizer, list(self.weights))
-        return join({"net": self.net.state_dict(), "optimizer": kept})
+        return learner_tensors("net", self.net.state_dict(), self.optimizer, self.weights)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Return to a state that `tensors` gave."""
-        copy_into(self.net.state_dict(), part(tensors, "net"))
-        restore_optimizer(self.optimizer, list(self.weights), part(tensors, "optimizer"))
+        restore_learner(tensors, "net", self.net.state_dict(), self.optimizer, self.weights)
 
 
 def train_classifier(

@@ -29,7 +29,7 @@ from fewshift.nets.resnet import ResNet18
 from fewshift.nets.tensor_file import join, part
 from fewshift.progress import Track, silent
 from fewshift.training.augment import Augmentation
-from fewshift.training.checkpoint import copy_into, identity_of, optimizer_tensors, restore_optimizer
+from fewshift.training.checkpoint import identity_of, learner_tensors, restore_learner
 from fewshift.training.cosine_heads import class_means, random_rows
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.domain_sets import domain_sets
@@ -191,14 +191,11 @@ class TemplateLearner:
 
     def tensors(self) -> dict[str, Tensor]:
         """All weights and what the optimizer remembers of them."""
-        kept = optimizer_tensors(self.optimizer, list(self.weights))
-        own = {name: weight.detach() for name, weight in self.weights.items()}
-        return join({"weights": own, "optimizer": kept})
+        return learner_tensors("weights", self.weights, self.optimizer)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Return to a state that `tensors` gave."""
-        copy_into(self.weights, part(tensors, "weights"))
-        restore_optimizer(self.optimizer, list(self.weights), part(tensors, "optimizer"))
+        restore_learner(tensors, "weights", self.weights, self.optimizer)
 
 
 def train_template(

@@ -29,9 +29,9 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.engine import Engine
 from fewshift.nets.policy import AdapterPolicy, Decision, configured, new_policy
-from fewshift.nets.tensor_file import join, part
+from fewshift.nets.tensor_file import part
 from fewshift.progress import Track, silent
-from fewshift.training.checkpoint import copy_into, identity_of, optimizer_tensors, restore_optimizer
+from fewshift.training.checkpoint import copy_into, identity_of, learner_tensors, restore_learner
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import add_where, length, zeros
@@ -162,13 +162,11 @@ class PolicyLearner:
 
     def tensors(self) -> dict[str, Tensor]:
         """The policy's weights and what Adam remembers of them."""
-        kept = optimizer_tensors(self.optimizer, list(self.weights))
-        return join({"net": self.policy.state_dict(), "optimizer": kept})
+        return learner_tensors("net", self.policy.state_dict(), self.optimizer, self.weights)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Return to a state that `tensors` gave."""
-        copy_into(self.policy.state_dict(), part(tensors, "net"))
-        restore_optimizer(self.optimizer, list(self.weights), part(tensors, "optimizer"))
+        restore_learner(tensors, "net", self.policy.state_dict(), self.optimizer, self.weights)
 
     def _judged(self, address: Address) -> tuple[Tensor, Tensor]:  # -> (), (len(NUMBERS),)
         """One task: its loss with a graph, and numbers for the log."""

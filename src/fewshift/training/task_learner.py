@@ -15,8 +15,7 @@ from torch import Tensor
 from fewshift.core.losses import accuracy
 from fewshift.data.random import keyed_stream
 from fewshift.errors import FewshiftError
-from fewshift.nets.tensor_file import join, part
-from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
+from fewshift.training.checkpoint import learner_tensors, restore_learner
 from fewshift.training.distributed import Team
 from fewshift.training.loop import Metrics, Validation
 from fewshift.training.named import add_where, length, zeros
@@ -129,13 +128,11 @@ class TaskLearner:
 
     def tensors(self) -> dict[str, Tensor]:
         """The weights and what Adam remembers of them."""
-        kept = optimizer_tensors(self.optimizer, list(self.weights))
-        return join({"weights": {n: w.detach() for n, w in self.weights.items()}, "optimizer": kept})
+        return learner_tensors("weights", self.weights, self.optimizer)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Return to a state that `tensors` gave."""
-        copy_into(self.weights, part(tensors, "weights"))
-        restore_optimizer(self.optimizer, list(self.weights), part(tensors, "optimizer"))
+        restore_learner(tensors, "weights", self.weights, self.optimizer)
 
     def rate(self, step: int) -> float:
         """The step size of this step."""
