@@ -7,7 +7,6 @@ again cuts such a stump off and the task is run anew. A power cut may cost the l
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fewshift.data.locks import hold
 from fewshift.errors import DataError
 from fewshift.evaluation.scores import Key, Score, from_line, to_line
 
@@ -65,7 +65,10 @@ def open_results(
     except OSError as problem:
         raise DataError(f"{path}: cannot be opened for results ({problem})") from None
     try:
-        _lock(fd, path)
+        hold(
+            fd,
+            f"{path}: another process is writing to this file; wait for it, or give each shard its own --out",
+        )
         text = _whole_lines(fd, path)
         done = set()
         for number, line in enumerate(text.split("\n"), 1):
@@ -118,23 +121,3 @@ def _refuse_another_run(score: Score, where: str, run: Mapping[str, Any], specs:
 
 def _words(score: Score) -> str:
     return f"{score.method} on {score.domain} {score.split} task {score.index}"
-
-
-def _lock(fd: int, path: Path) -> None:
-    """Hold the file until it is closed or this process dies; refuse when another process holds it."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            os.lseek(
-                fd, 2**30, os.SEEK_SET
-            )  # a byte far behind the content, so that readers are not in the way
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise DataError(
-            f"{path}: another process is writing to this file; wait for it, or give each shard its own --out"
-        ) from None

@@ -14,12 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fewshift.data.cache.files import REMEDY, Locations
+from fewshift.data.locks import hold
 from fewshift.errors import DataError
-
-try:
-    import fcntl
-except ImportError:  # Windows: two builds of one cache at once are not noticed there
-    fcntl = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -45,13 +41,7 @@ class Part:
 def open_journal(files: Locations) -> Iterator[IO[bytes]]:
     """The journal, for one process at a time."""
     with open(files.journal, "a+b") as journal:
-        if fcntl is not None:
-            try:
-                fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise DataError(
-                    f"{files.folder}: another process is making this cache: wait for it to end"
-                ) from None
+        hold(journal.fileno(), f"{files.folder}: another process is making this cache: wait for it to end")
         yield journal
 
 
