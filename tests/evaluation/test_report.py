@@ -74,6 +74,17 @@ def test_baselines_default_to_tsa_and_gd_and_unknown_ones_are_named(make_reads: 
     assert make_report(make_reads({("a", "birds"): [0.1]})).sections[0].tables[-1].kind == "cost"
     with pytest.raises(FewshiftError, match=r"no results of the baseline 'ta2'.*ncc, tsa, tsp"):
         make_report(make_reads(TABLE), ["ta2"])
+    with pytest.raises(FewshiftError, match=r"no results of the baseline 'ta2'.*there are a"):
+        make_report(make_reads({("a", "birds"): [0.1]}), ["ta2"])
+
+
+def test_a_few_tasks_are_said_to_be_few(make_reads: MakeReads) -> None:
+    two = make_report(make_reads(TABLE), ["tsa"]).sections[0].tables[:2]
+    assert all("2 tasks only: the intervals say next to nothing, give more --tasks" in t.notes for t in two)
+    one = make_report(make_reads({("a", "birds"): [0.1]})).markdown()
+    assert "1 task only" in one
+    many = make_report(make_reads({("a", "birds"): [0.1, 0.2, 0.3, 0.4, 0.5]})).markdown()
+    assert "only" not in many
 
 
 def test_markdown_marks_the_best_and_says_what_the_numbers_are(make_reads: MakeReads) -> None:

@@ -101,6 +101,19 @@ def test_a_broken_line_in_the_middle_is_named(make_score: MakeScore, tmp_path: P
         pass
 
 
+@pytest.mark.parametrize(
+    "content", [b"\x89PNG\r\n\x1a\n\xff\xfe", b"<html>\nno newline at the end", b"notes"]
+)
+def test_a_file_of_another_kind_is_refused_and_left_as_it_was(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "picture.png"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"picture\.png"), open_results(path, {}):
+        pass
+    assert path.read_bytes() == content
+    with pytest.raises(DataError, match=r"Is a directory\): give another --out"), open_results(tmp_path, {}):
+        pass
+
+
 def test_two_writers_do_not_mix(make_score: MakeScore, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     with open_results(path, {}) as results:

@@ -87,7 +87,7 @@ def test_reading_skips_a_line_that_is_still_being_written(make_score: MakeScore,
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"gone\.jsonl"):
+    with pytest.raises(DataError, match=r"gone\.jsonl.*give a file that fewshift evaluate wrote"):
         list(read_scores([tmp_path / "gone.jsonl"]))
     binary = tmp_path / "binary.jsonl"
     binary.write_bytes(b"\xff\xfe\x00")

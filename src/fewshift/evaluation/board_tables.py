@@ -17,6 +17,7 @@ AVERAGES = (
     ("valid_unseen", ("valid_unseen",)),
 )
 AVERAGE_GROUP = "average over domains"
+FEW_TASKS = 5  # with fewer, their spread says little of the spread of all
 
 
 def accuracy_table(board: Board) -> Table:
@@ -53,6 +54,17 @@ def percent(found: Interval | None, signed: bool = False) -> Value | None:
         return None
     strong = signed and found.excludes_zero
     return Value(100 * found.mean, 100 * found.half, found.n, signed=signed, strong=strong)
+
+
+def too_few(tasks: int) -> tuple[str, ...]:
+    """The note that is due where so few tasks went into a mean."""
+    few = f"{tasks} task{'s' if tasks > 1 else ''} only: the intervals say next to nothing, give more --tasks"
+    return (few,) if tasks < FEW_TASKS else ()
+
+
+def fewest_tasks(board: Board) -> int:
+    """Of the contender and domain with the fewest."""
+    return min(len(tasks) for by_domain in board.cells.values() for tasks in by_domain.values())
 
 
 def _rank_rows(board: Board) -> list[Row]:
@@ -94,12 +106,13 @@ def _accuracy_notes(board: Board) -> tuple[str, ...]:
         notes.append(
             f"{ORACLE_MARK} used the oracle: test rates were chosen knowing whether the domain was trained on"
         )
-    return tuple(notes)
+    return (*notes, *too_few(fewest_tasks(board)))
 
 
 def difference_table(board: Board, baseline: Contender) -> Table:
     """Paired differences of every other contender to the baseline, in percentage points."""
     others = tuple(c for c in board.contenders if c != baseline)
+    few = too_few(fewest_tasks(board))
     rows = [
         Row(
             domain,
@@ -116,7 +129,7 @@ def difference_table(board: Board, baseline: Contender) -> Table:
         corner="domain",
         head=tuple(board.labels[c] for c in others),
         rows=tuple(rows),
-        notes=("same tasks on both sides; bold: the 95 % interval leaves out zero",),
+        notes=("same tasks on both sides; bold: the 95 % interval leaves out zero", *few),
         kind=f"difference to {board.labels[baseline]}",
         unit="points",
     )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from statistics import median
 
+from fewshift.evaluation.board_tables import percent, too_few
 from fewshift.evaluation.calibration import expected_calibration_error, reliability
 from fewshift.evaluation.confusion import Confusion, confusion
 from fewshift.evaluation.curve_scores import Answer, CurveScores
-from fewshift.evaluation.statistics import Interval
 from fewshift.evaluation.tables import Row, Table, Value, mark_best
 
-FEW_TASKS = 5  # with fewer, their spread says little of the spread of all
 NAMES = {"linear_probe": "linear probe", "ncc": "nearest centroid"}
 
 
@@ -31,7 +30,7 @@ def shot_words(shot: int) -> str:
 def accuracy_by_shot(found: CurveScores) -> Table:
     """Mean ± half-width by shots and method."""
     rows = [
-        Row(shot_words(shot), mark_best(_percent(found.accuracy(m, shot)) for m in found.methods))
+        Row(shot_words(shot), mark_best(percent(found.accuracy(m, shot)) for m in found.methods))
         for shot in found.shots
     ]
     return Table(
@@ -54,7 +53,7 @@ def differences_by_shot(found: CurveScores) -> Table | None:
     if not others:
         return None
     rows = [
-        Row(shot_words(shot), tuple(_percent(found.difference(first, m, shot), signed=True) for m in others))
+        Row(shot_words(shot), tuple(percent(found.difference(first, m, shot), signed=True) for m in others))
         for shot in found.shots
     ]
     return Table(
@@ -129,15 +128,7 @@ def confusion_at(found: CurveScores, method: str, shot: int) -> Confusion:
 
 def _too_few(found: CurveScores) -> tuple[str, ...]:
     tasks = min(len(found.cell(m, shot)) for m in found.methods for shot in found.shots)
-    few = f"{tasks} task{'s' if tasks > 1 else ''} only: the intervals say next to nothing, give more --tasks"
-    return (few,) if tasks < FEW_TASKS else ()
-
-
-def _percent(value: Interval | None, signed: bool = False) -> Value | None:
-    if value is None:
-        return None
-    strong = signed and value.excludes_zero
-    return Value(100 * value.mean, 100 * value.half, value.n, signed=signed, strong=strong)
+    return too_few(tasks)
 
 
 def _has_temperature(found: CurveScores, method: str) -> bool:

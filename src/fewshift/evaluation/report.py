@@ -84,7 +84,9 @@ def make_report(
 
 def section_of(board: Board, baselines: Sequence[str] | None = None, summary: bool = False) -> Section:
     """A board's facts, tables and warnings."""
-    against = _baselines(board, baselines) if len(board.contenders) > 1 else ()
+    against = _baselines(board, baselines)
+    if len(board.contenders) == 1:
+        against = ()
     differences = (difference_table(board, baseline) for baseline in against)
     tables: tuple[Table, ...] = (accuracy_table(board), *differences, cost_table(board))
     if summary:

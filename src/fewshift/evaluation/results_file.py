@@ -18,6 +18,7 @@ from fewshift.data.locks import hold
 from fewshift.errors import DataError
 from fewshift.evaluation.scores import Key, Score, from_line, to_line
 
+LINE_BEGINS = b'{"method":'
 SYNC_EVERY = 1.0  # seconds; fsync on every line would cost more than a quick method takes
 
 # What all lines of one file share. Engine, device and versions may change between a run and its resumption:
@@ -63,13 +64,15 @@ def open_results(
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)  # Windows rewrites newlines
         fd = os.open(path, flags, 0o644)
     except OSError as problem:
-        raise DataError(f"{path}: cannot be opened for results ({problem})") from None
+        raise DataError(
+            f"{path}: cannot be opened for results ({problem.strerror}): give another --out"
+        ) from None
     try:
         hold(
             fd,
             f"{path}: another process is writing to this file; wait for it, or give each shard its own --out",
         )
-        text = _whole_lines(fd, path)
+        text, stump = _whole_lines(fd, path)
         done = set()
         for number, line in enumerate(text.split("\n"), 1):
             if not line:
@@ -79,29 +82,38 @@ def open_results(
             if score.key in done:
                 raise DataError(f"{path}:{number}: {_words(score)} is in the file twice; remove one line")
             done.add(score.key)
+        if stump:
+            os.ftruncate(fd, os.fstat(fd).st_size - stump)
+        elif text and not text.endswith("\n"):  # an editor took the newline away
+            os.write(fd, b"\n")
         yield ResultsFile(path, frozenset(done), fd, [time.monotonic()])
         os.fsync(fd)
     finally:
         os.close(fd)  # frees the lock too
 
 
-def _whole_lines(fd: int, path: Path) -> str:
-    """The complete lines of the file; what follows the last newline is cut off unless it is a whole line."""
+def _whole_lines(fd: int, path: Path) -> tuple[str, int]:
+    """The complete lines of the file, and how many bytes of a line cut short follow them.
+
+    Nothing is cut off here: a file that is no results file has to stay as it is.
+    """
     data = os.pread(fd, os.fstat(fd).st_size, 0) if hasattr(os, "pread") else path.read_bytes()
-    end = data.rfind(b"\n") + 1
-    tail = data[end:]
-    if tail:
-        try:
-            from_line(tail.decode(), "tail")
-        except (DataError, UnicodeDecodeError):
-            os.ftruncate(fd, end)
-            data = data[:end]
-        else:  # an editor took the newline away
-            os.write(fd, b"\n")
+    stump = len(data) - data.rfind(b"\n") - 1
     try:
-        return data.decode()
+        if stump and _is_torn(data[-stump:]):
+            return data[:-stump].decode(), stump
+        return data.decode(), 0
     except UnicodeDecodeError as problem:
-        raise DataError(f"{path}: not a results file ({problem.reason})") from None
+        raise DataError(f"{path}: not a results file ({problem.reason}): give another --out") from None
+
+
+def _is_torn(tail: bytes) -> bool:
+    """Whether this is the beginning of a score's line and not the whole of it."""
+    try:
+        from_line(tail.decode(), "tail")
+    except (DataError, UnicodeDecodeError):
+        return tail.startswith(LINE_BEGINS) or LINE_BEGINS.startswith(tail)
+    return False
 
 
 def _refuse_another_run(score: Score, where: str, run: Mapping[str, Any], specs: Mapping[str, str]) -> None:

@@ -133,7 +133,10 @@ def _read(path: Path) -> Iterator[Read]:
                     where = f"{path}:{number}"
                     yield Read(from_line(line, where), where)
     except (OSError, EOFError, UnicodeDecodeError) as problem:
-        raise DataError(f"{path}: cannot be read as results ({problem})") from None
+        reason = getattr(problem, "strerror", None) or getattr(problem, "reason", None) or problem
+        raise DataError(
+            f"{path}: cannot be read as results ({reason}): give a file that fewshift evaluate wrote"
+        ) from None
 
 
 def _opened(path: Path) -> TextIO:
