@@ -1,9 +1,6 @@
 """Reading ahead changes nothing but the time: same tasks, same order, bounded memory, clean ends."""
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,9 +11,9 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import psutil
 import pytest
 import torch
+from endless_runs import ended_from_outside, reading_workers
 
 from fewshift.data.domain import Domain, Item, Pixels
 from fewshift.data.episodes import EpisodeReader, reader
@@ -198,10 +195,6 @@ def test_impossible_settings_are_refused(read: EpisodeReader, workers: int, ahea
         prefetch(read, [], workers=workers, ahead=ahead)
 
 
-def workers_of(process: psutil.Process) -> list[psutil.Process]:
-    return [child for child in process.children() if "reading_worker" in " ".join(child.cmdline())]
-
-
 @pytest.mark.slow
 def test_processes_pass_errors_on_and_end(read: EpisodeReader) -> None:
     spec = spec_named("b")
@@ -209,10 +202,10 @@ def test_processes_pass_errors_on_and_end(read: EpisodeReader) -> None:
     broken = reader([Domain(spec, Noise(broken_class=6))])
     with pytest.raises(DataError, match=rf"task {bad.address.index} of b \(test split, seed 0\): class 6 is"):
         list(prefetch(broken, [bad], workers=1, kind="processes"))
-    assert not workers_of(psutil.Process())
+    assert not reading_workers()
     tasks = prefetch(read, plans(DOMAINS[0].spec, "test", VARYING, 0, count()), workers=1, kind="processes")
     next(tasks)
-    (worker,) = workers_of(psutil.Process())
+    (worker,) = reading_workers()
     worker.kill()
     with pytest.raises(FewshiftError, match="a process that reads tasks was ended from outside"):
         list(tasks)
@@ -238,26 +231,5 @@ if __name__ == "__main__":
 def test_ctrl_c_and_kill_leave_nothing_behind(kind: Kind, end: signal.Signals, tmp_path: Path) -> None:
     script = tmp_path / "endless.py"
     script.write_text(SCRIPT.format(folder=str(Path(__file__).parent), kind=kind))
-    command = [sys.executable, str(script)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as run:
-        assert run.stdout is not None
-        assert run.stderr is not None
-        for line in run.stdout:
-            if int(line) == 3:
-                break
-        children = psutil.Process(run.pid).children(recursive=True)
-        assert len(workers_of(psutil.Process(run.pid))) == (1 if kind == "processes" else 0)
-        if end == signal.SIGINT:
-            os.killpg(run.pid, end)  # what a terminal does
-        else:
-            run.kill()
-        run.stdout.read()
-        said = run.stderr.read()
-        assert run.wait(20) != 0
-    if end == signal.SIGINT:
-        assert said.count("Traceback") == 1  # of the main thread alone: no worker prints its own
-        assert said.rstrip().endswith("KeyboardInterrupt")
-    _, alive = psutil.wait_procs(children, timeout=10)
-    assert not alive
+    workers = ended_from_outside(script, end, 3, reading_workers)
+    assert len(workers) == (1 if kind == "processes" else 0)

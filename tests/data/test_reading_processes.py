@@ -1,6 +1,5 @@
 """Processes read what one would read alone; they are light, are kept, and leave nothing behind."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
+from endless_runs import ended_from_outside, reading_workers
 from small_records import small_domain
 
 from fewshift.data.cache import build_cache, open_cached
@@ -43,12 +43,7 @@ def _alone() -> Iterator[None]:
     end_resting()
     yield
     end_resting()
-    assert not workers()
-
-
-def workers(process: psutil.Process | None = None) -> list[psutil.Process]:
-    children = (process or psutil.Process()).children()
-    return [child for child in children if "reading_worker" in " ".join(child.cmdline())]
+    assert not reading_workers()
 
 
 def planned(records: Domain, tasks: int) -> list[TaskPlan]:
@@ -78,16 +73,16 @@ def test_who_reads_is_chosen_by_the_source(records: Domain, tmp_path: Path) -> N
     for domain in (records, open_cached(records, tmp_path / "cache")):
         tasks = prefetch(reader([domain]), planned(records, 3))
         next(tasks)
-        assert len(workers()) == 2
+        assert len(reading_workers()) == 2
         assert len(list(tasks)) == 2
     end_resting()
     drawn = drawn_domain("shapes")
     tasks = prefetch(reader([drawn]), plans(drawn.spec, "test", PROTOCOL, 0, range(2)))
     next(tasks)
-    assert not workers()
+    assert not reading_workers()
     by_function = prefetch(lambda plan: load_episode(records, plan), planned(records, 2))
     next(by_function)
-    assert not workers()
+    assert not reading_workers()
 
 
 def test_all_rules_and_every_number_of_workers(records: Domain) -> None:
@@ -104,21 +99,21 @@ def test_processes_are_light_and_kept(records: Domain) -> None:
     ids = []
     for _ in range(2):
         list(prefetch(read, planned(records, 3), kind="processes"))
-        ids.append(sorted(worker.pid for worker in workers()))
+        ids.append(sorted(worker.pid for worker in reading_workers()))
     assert ids[0] == ids[1]
     assert len(ids[0]) == 2
     if sys.platform == "linux":
         for pid in ids[0]:
             assert "libtorch" not in Path(f"/proc/{pid}/maps").read_text()
-    (first, _) = workers()
+    (first, _) = reading_workers()
     first.kill()
     while first.status() != psutil.STATUS_ZOMBIE:
         time.sleep(0.01)
     assert len(list(prefetch(read, planned(records, 3), kind="processes"))) == 3
-    assert len(workers()) == 2
+    assert len(reading_workers()) == 2
     both = zip(*(prefetch(read, planned(records, 2), kind="processes") for _ in range(2)), strict=True)
     assert all(pixels(one) == pixels(other) for one, other in both)
-    assert len(workers()) == 2
+    assert len(reading_workers()) == 2
 
 
 def test_tasks_come_before_the_processes_have_started(records: Domain) -> None:
@@ -128,9 +123,9 @@ def test_tasks_come_before_the_processes_have_started(records: Domain) -> None:
     tasks = prefetch(read, endless)
     numbers = [episode.address.index for episode in islice(tasks, 200)]
     assert numbers == list(range(200))
-    assert len(workers()) == 2
+    assert len(reading_workers()) == 2
     tasks.close()  # type: ignore[attr-defined]
-    assert not workers()
+    assert not reading_workers()
 
 
 def test_threads_stand_in_where_no_process_starts(records: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,36 +216,16 @@ def test_an_end_from_outside_leaves_no_process_and_no_memory(
     folder = Path(records.source.folder)  # type: ignore[attr-defined]
     script = tmp_path / "endless.py"
     script.write_text(SCRIPT.format(folder=str(folder)))
-    with subprocess.Popen(
-        [sys.executable, str(script)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as run:
-        assert run.stdout is not None
-        assert run.stderr is not None
-        for line in run.stdout:
-            if int(line) == 5:
-                break
-        children = workers(psutil.Process(run.pid))
+
+    def shared_memory(process: psutil.Process) -> Path:
+        children = reading_workers(process)
         assert len(children) == 2
         maps = [line.split()[-1] for line in Path(f"/proc/{children[0].pid}/maps").read_text().splitlines()]
         (memory,) = {Path(name).parent for name in maps if "/fewshift-" in name and name.endswith("/tasks")}
         assert memory.is_dir()
-        if end == signal.SIGINT:
-            os.killpg(run.pid, end)  # what a terminal does
-        else:
-            run.kill()
-        run.stdout.read()
-        said = run.stderr.read()
-        assert run.wait(20) != 0
-    if end == signal.SIGINT:
-        assert said.count("Traceback") == 1
-        assert said.rstrip().endswith("KeyboardInterrupt")
-    _, alive = psutil.wait_procs(children, timeout=10)
-    assert not alive
-    assert not memory.exists()
+        return memory
+
+    assert not ended_from_outside(script, end, 5, shared_memory).exists()
 
 
 KILLED = """

@@ -5,36 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from PIL import Image
+from small_kits import whole_small_kit
 
-from fewshift.core.precond import initial_preconditioners
 from fewshift.data.drawn.suite import drawn_domain
-from fewshift.nets.backbone import freeze
-from fewshift.nets.kit import ImageSettings, Kit, save_kit
-from fewshift.nets.resnet import ResNet18
-from fewshift.nets.set_encoder import DatasetClassifier
-
-SIZE = 32
+from fewshift.nets.kit import Kit, save_kit
 
 
 @pytest.fixture(scope="session")
 def small_kit() -> Kit:
-    """Width 4 at 32 pixels, three domains, lived-in batch statistics."""
-    torch.manual_seed(0)
-    net = ResNet18(4, 1)
-    with torch.no_grad():
-        for _ in range(5):
-            net(torch.randn(16, 3, SIZE, SIZE))
-    backbone = freeze(net)
-    sizes = {site: value.shape[0] for site, value in backbone.init().items()}
-    return Kit(
-        backbone,
-        ImageSettings(size=SIZE),
-        preconditioners=initial_preconditioners(("one", "two", "three"), sizes),
-        classifier=DatasetClassifier(3, width=4).eval().requires_grad_(False),
-        info={"rates": {"tsp": {"seen": [0.5, 0.05], "unseen": [0.25, 0.02]}}},
-    )
+    return whole_small_kit(info={"rates": {"tsp": {"seen": [0.5, 0.05], "unseen": [0.25, 0.02]}}})
 
 
 @pytest.fixture(scope="session")

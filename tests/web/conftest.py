@@ -16,19 +16,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
+from small_kits import whole_small_kit
 
-from fewshift.core.precond import initial_preconditioners
 from fewshift.estimator.kits import Opened, open_kit
-from fewshift.nets.backbone import freeze
-from fewshift.nets.kit import ImageSettings, Kit, save_kit
-from fewshift.nets.resnet import ResNet18
-from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.nets.kit import save_kit
 from fewshift.web.server import FOLDERS
 from fewshift.web.uploads import Upload
 
-SIZE = 32
 COLOURS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (30, 40, 220)}
 
 Drawer = Callable[..., bytes]
@@ -36,20 +31,7 @@ Drawer = Callable[..., bytes]
 
 @pytest.fixture(scope="session")
 def opened() -> Opened:
-    torch.manual_seed(0)
-    net = ResNet18(4, 1)
-    with torch.no_grad():
-        for _ in range(5):
-            net(torch.randn(16, 3, SIZE, SIZE))
-    backbone = freeze(net)
-    sizes = {site: value.shape[0] for site, value in backbone.init().items()}
-    kit = Kit(
-        backbone,
-        ImageSettings(size=SIZE),
-        preconditioners=initial_preconditioners(("one", "two", "three"), sizes),
-        classifier=DatasetClassifier(3, width=4).eval().requires_grad_(False),
-    )
-    return open_kit(kit, "cpu", "auto", quiet=True)
+    return open_kit(whole_small_kit(), "cpu", "auto", quiet=True)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,31 @@
+"""A kit so small that fitting it takes a moment, with every part that a fit may use."""
+
+from typing import Any
+
+import torch
+
+from fewshift.core.precond import initial_preconditioners
+from fewshift.nets.backbone import freeze
+from fewshift.nets.kit import ImageSettings, Kit
+from fewshift.nets.resnet import ResNet18
+from fewshift.nets.set_encoder import DatasetClassifier
+
+SIZE = 32
+
+
+def whole_small_kit(**more: Any) -> Kit:
+    """Width 4 at 32 pixels, three domains, lived-in batch statistics."""
+    torch.manual_seed(0)
+    net = ResNet18(4, 1)
+    with torch.no_grad():
+        for _ in range(5):
+            net(torch.randn(16, 3, SIZE, SIZE))
+    backbone = freeze(net)
+    sizes = {site: value.shape[0] for site, value in backbone.init().items()}
+    return Kit(
+        backbone,
+        ImageSettings(size=SIZE),
+        preconditioners=initial_preconditioners(("one", "two", "three"), sizes),
+        classifier=DatasetClassifier(3, width=4).eval().requires_grad_(False),
+        **more,
+    )
