@@ -57,6 +57,15 @@ def jpeg_header(width: int, height: int) -> bytes:
     return small[: at + 5] + struct.pack(">HH", height, width) + small[at + 9 :]
 
 
+def tiff_header(width: int, height: int) -> bytes:
+    small = encoded(photograph(), "TIFF")
+    for tag, old, new in ((256, 60, width), (257, 40, height)):
+        entry = struct.pack("<HHII", tag, 4, 1, old)
+        assert entry in small
+        small = small.replace(entry, struct.pack("<HHII", tag, 4, 1, new))
+    return small
+
+
 @pytest.mark.parametrize(
     ("data", "size"),
     [
@@ -64,11 +73,12 @@ def jpeg_header(width: int, height: int) -> bytes:
         (bmp_header(20_000, 20_000), "20,000 x 20,000"),
         (gif_header(20_000, 20_000), "20,000 x 20,000"),
         (jpeg_header(20_000, 20_000), "20,000 x 20,000"),
+        (tiff_header(20_000, 20_000), "20,000 x 20,000"),
         (b"P6 20000 20000 255\n", "20,000 x 20,000"),
         (webp_header(16_000, 16_000), "16,000 x 16,000"),
         (png_header(2**31 - 1, 2**31 - 1), "2,147,483,647 x 2,147,483,647"),
     ],
-    ids=["png", "bmp", "gif", "jpeg", "ppm", "webp", "forged"],
+    ids=["png", "bmp", "gif", "jpeg", "tiff", "ppm", "webp", "forged"],
 )
 def test_enormous_pictures_are_refused_from_their_header(data: bytes, size: str) -> None:
     tracemalloc.start()
@@ -93,7 +103,7 @@ def test_an_empty_file() -> None:
     assert "this is an empty file: replace it" in refusal(b"")
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "GIF", "PPM"])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM"])
 @pytest.mark.parametrize("kept", [0.3, 0.6, 0.9])
 def test_truncated_files(kind: str, kept: float) -> None:
     random = np.random.default_rng(0).integers(0, 256, (50, 50, 3), dtype=np.uint8)
@@ -103,7 +113,7 @@ def test_truncated_files(kind: str, kept: float) -> None:
     assert sentence.endswith("copy it again from its source or take it out")
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "GIF", "PPM"])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM"])
 def test_random_damage_is_a_sentence_or_a_picture(kind: str) -> None:
     data = encoded(photograph(), kind)
     random = np.random.default_rng(1)

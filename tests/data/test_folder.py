@@ -53,7 +53,7 @@ def test_junk_is_ignored_and_the_reason_kept(tree: Path) -> None:
     assert reasons == {
         ".DS_Store": "its name begins with a dot",
         "readme.txt": "a file beside the class folders",
-        "Thumbs.db": "its name is not that of a JPEG, PNG, WebP, BMP, GIF or PPM file",
+        "Thumbs.db": "its name is not that of a JPEG, PNG, WebP, BMP, GIF, TIFF or PPM file",
         ".hidden.png": "its name begins with a dot",
         "more": "a folder inside a class folder",
     }

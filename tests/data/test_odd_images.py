@@ -11,6 +11,7 @@ from PIL import Image
 
 from fewshift.data.decoding import decode
 from fewshift.data.pixels import PROTOCOL_84, practical, prepare
+from fewshift.errors import DataError
 
 
 def test_grey_and_one_bit_become_rgb() -> None:
@@ -69,6 +70,29 @@ def test_sixteen_bits_are_scaled_to_eight() -> None:
     assert got.tolist() == [0, 0, 1, 1, 128, 255]
     plain_pgm = b"P5 2 1 65535\n" + struct.pack(">HH", 65535, 32768)
     assert decode(plain_pgm, "x")[0, :, 0].tolist() == [255, 128]
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "P", "CMYK", "RGBA"])
+def test_tiff_is_read_in_every_mode(mode: str) -> None:
+    picture = photograph().quantize(16) if mode == "P" else photograph().convert(mode)
+    for compression in ("raw", "tiff_lzw", "tiff_deflate"):
+        got = decode(encoded(picture, "TIFF", compression=compression), "x")
+        assert np.array_equal(got, np.asarray(picture.convert("RGB")))
+
+
+def test_tiff_of_sixteen_bits_of_floats_of_pages_and_turned() -> None:
+    values = np.array([[0, 257, 65535]], np.uint16)
+    assert decode(encoded(Image.fromarray(values), "TIFF"), "x")[0, :, 0].tolist() == [0, 1, 255]
+    floats = Image.fromarray(np.array([[0, 0.5, 1]], np.float32))
+    assert decode(encoded(floats, "TIFF"), "x")[0, :, 0].tolist() == [0, 128, 255]
+    with pytest.raises(DataError, match=r"micro\.tif: the picture holds floats from 0 to 300"):
+        decode(encoded(Image.fromarray(np.array([[0, 300]], np.float32)), "TIFF"), "micro.tif")
+    pages = [Image.new("RGB", (12, 9), colour) for colour in ("red", "lime")]
+    assert (
+        decode(encoded(pages[0], "TIFF", save_all=True, append_images=pages[1:]), "x")[0, 0] == (255, 0, 0)
+    ).all()
+    turned = encoded(photograph().transpose(Image.Transpose.ROTATE_90), "TIFF", tiffinfo={0x0112: 6})
+    assert np.array_equal(decode(turned, "x"), np.asarray(photograph()))
 
 
 def sixteen_bit_rgb_png() -> bytes:

@@ -1,7 +1,8 @@
 """Encoded bytes to RGB, with a sentence for every way in which a file can be wrong.
 
 Every picture becomes (h, w, 3) uint8. Grey, 1-bit and palette pictures become RGB; transparency is laid on
-white; CMYK is converted; 16-bit grey is scaled to 8; of an animation the first frame counts.
+white; CMYK is converted; 16-bit grey is scaled to 8, and so are floats from 0 to 1; of an animation the first
+frame counts.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from PIL.GifImagePlugin import GifImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from PIL.PpmImagePlugin import PpmImageFile
+from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from fewshift.data.decoding_plain import plain_pixels
@@ -23,7 +25,7 @@ from fewshift.data.domain import Pixels
 from fewshift.errors import DataError
 
 MAX_PIXELS = 120_000_000  # a phone's 108-megapixel photograph passes, 20,000 x 20,000 does not
-READABLE = "JPEG, PNG, WebP, BMP, GIF or PPM"
+READABLE = "JPEG, PNG, WebP, BMP, GIF, TIFF or PPM"
 _ORIENTATION = 0x0112
 
 
@@ -39,8 +41,8 @@ def decode(encoded: bytes, where: object, *, upright: bool = True, grey: bool = 
     try:
         picture = open_picture(encoded, where)
         if upright and "exif" in picture.info:
-            return np.array(_to_rgb(_turned_upright(picture)))
-        return np.array(_to_rgb(picture))
+            return np.array(_to_rgb(_turned_upright(picture), where))
+        return np.array(_to_rgb(picture, where))
     except DataError:
         raise
     except Exception as problem:  # the plugins raise a dozen kinds on damaged files, some of them bare
@@ -55,7 +57,9 @@ def from_picture(picture: Image.Image, where: str) -> Pixels:
     """A picture that Pillow has opened, as RGB and upright; the caller's own object stays as it is."""
     _check_size(picture.size, where)
     try:
-        return np.array(_to_rgb(_turned_upright(picture)))
+        return np.array(_to_rgb(_turned_upright(picture), where))
+    except DataError:
+        raise
     except Exception as problem:  # a lazily opened file may turn out damaged, or be closed
         what = str(problem).strip() or type(problem).__name__
         raise DataError(
@@ -117,16 +121,20 @@ def _opener(encoded: bytes) -> Callable[[io.BytesIO], Image.Image] | None:
         return GifImageFile
     if head.startswith(b"BM"):
         return BmpImageFile
+    if head.startswith((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")):
+        return TiffImageFile
     if head[:1] == b"P" and head[1:2] in b"123456" and head[2:3].isspace():
         return PpmImageFile
     return None
 
 
-def _to_rgb(picture: Image.Image) -> Image.Image:
+def _to_rgb(picture: Image.Image, where: object) -> Image.Image:
     if picture.mode == "RGB" and "transparency" not in picture.info:
         return picture
     if picture.mode.startswith("I"):
         return _from_16_bit(picture)
+    if picture.mode == "F":
+        return _from_floats(picture, where)
     if picture.has_transparency_data:
         white = Image.new("RGBA", picture.size, "white")
         return Image.alpha_composite(white, picture.convert("RGBA")).convert("RGB")
@@ -136,6 +144,16 @@ def _to_rgb(picture: Image.Image) -> Image.Image:
 def _from_16_bit(picture: Image.Image) -> Image.Image:
     values = np.asarray(picture).astype(np.int64).clip(0, 65535)
     return Image.fromarray(((values + 128) // 257).astype(np.uint8)).convert("RGB")  # 65535 = 255 * 257
+
+
+def _from_floats(picture: Image.Image, where: object) -> Image.Image:
+    values = np.asarray(picture)
+    if not (values.min() >= 0 and values.max() <= 1):  # NaN is neither
+        raise DataError(
+            f"{where}: the picture holds floats from {values.min():g} to {values.max():g}: "
+            "give floats from 0 to 1, or save it in 8 or 16 bits"
+        )
+    return Image.fromarray((values * 255 + 0.5).astype(np.uint8)).convert("RGB")
 
 
 def _turned_upright(picture: Image.Image) -> Image.Image:

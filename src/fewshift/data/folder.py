@@ -19,7 +19,10 @@ from fewshift.data.decoding import READABLE, decode
 from fewshift.data.domain import Domain, Item, Pixels, Provenance, Role
 from fewshift.errors import DataError
 
-SUFFIXES = {".jpg", ".jpeg", ".jpe", ".png", ".webp", ".bmp", ".gif", ".ppm", ".pgm", ".pbm", ".pnm"}
+SUFFIXES = {
+    *(".jpg", ".jpeg", ".jpe", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"),
+    *(".ppm", ".pgm", ".pbm", ".pnm"),
+}
 
 
 @dataclass(frozen=True)
