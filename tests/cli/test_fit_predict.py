@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -83,6 +84,19 @@ def test_fit_says_what_it_did(
     assert capsys.readouterr().out == ""
 
 
+def test_fit_names_what_it_left_out(
+    kit: str, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    support = tmp_path / "support"
+    shutil.copytree(images / "support", support)
+    for junk in ("readme.txt", "circle/.hidden", "circle/a.heic", "circle/b.heic"):
+        (support / junk).write_text("x")
+    run("fit", support, "-o", tmp_path / "x.fewshift", "--kit", kit, "--method", "ncc")
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("left out"))
+    assert line.startswith(f"left out   {support / 'circle' / 'a.heic'}: its name is not that of a JPEG")
+    assert line.endswith("(2 in all)")
+
+
 def test_a_table_of_a_folder(
     fitted: Path,
     kit: str,
@@ -151,8 +165,10 @@ def test_one_bad_image_does_not_stop_the_others(
     bad = tmp_path / "bad.jpg"
     bad.write_text("text")
     good = images / "new" / "03.jpg"
-    run("predict", fitted, bad, tmp_path / "bad.jpg", good, "--kit", kit, "--json", code=2)
+    words = (bad, "nowhere.jpg", tmp_path / "bad.jpg", good)
+    run("predict", fitted, *words, "--kit", kit, "--json", code=2)
     said = capsys.readouterr()
+    assert "fewshift: there is no file or folder nowhere.jpg" in said.err
     assert [json.loads(line)["image"] for line in said.out.splitlines()] == [str(good)]
     assert said.err.count(f"fewshift: {bad}: this is no picture") == 2
 
@@ -165,11 +181,15 @@ def test_one_bad_image_does_not_stop_the_others(
         (["fit", "SUPPORT", "-o", "."], "--out . is a folder"),
         (["fit", "SUPPORT", "-o", "x.fewshift", "--method", "magic"], "no method 'magic'"),
         (["fit", "SUPPORT", "-o", "x.fewshift", "--settings", "best"], "settings is 'best'"),
-        (["fit", "SUPPORT", "-o", "x.fewshift", "--device", "abacus"], "device 'abacus' cannot be used"),
+        (
+            ["fit", "SUPPORT", "-o", "x.fewshift", "--device", "abacus"],
+            "device 'abacus' cannot be used here (torch",
+        ),
         (["fit", "SUPPORT", "-o", "x.fewshift", "--kit", "nokit"], "there is no kit 'nokit'"),
         (["fit", "SUPPORT/circle", "-o", "x.fewshift"], "3 images and no class folders"),
         (["predict", "nowhere", "NEW"], "there is no classifier nowhere"),
-        (["predict", "KIT", "NEW"], "no Fewshift classifier"),
+        (["predict", "KIT", "NEW"], "no Fewshift classifier: give one that Fewshift wrote"),
+        (["predict", "FITTED", "."], ".: there are no images in this folder"),
         (["predict", "FITTED", "nowhere.jpg"], "there is no file or folder nowhere.jpg"),
         (["predict", "FITTED", "no*.jpg"], "no file matches the pattern no*.jpg"),
         (["predict", "FITTED", "NEW", "--json", "--csv"], "choose one"),

@@ -193,6 +193,13 @@ def test_bad_labels_are_refused(small_kit: Kit, pictures: Pictures, labels: Any,
         fs.FewShotClassifier(kit=small_kit).fit(pictures(2, 2)[0], labels)
 
 
+def test_a_link_back_up_is_not_followed(tmp_path: Path) -> None:
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.png")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "up").symlink_to(tmp_path)
+    assert items_of(tmp_path) == [tmp_path / "a.png"]
+
+
 def test_bad_folders_are_refused(small_kit: Kit, folder: Path) -> None:
     classifier = fs.FewShotClassifier(kit=small_kit)
     with pytest.raises(fs.FewshiftError, match="not there"):

@@ -69,7 +69,8 @@ def test_the_default_kit_is_said_once(
     for _ in range(2):
         fs.FewShotClassifier(method="ncc").fit(*pictures(2, 1))
     assert [record.getMessage() for record in caplog.records if "said-once" in record.getMessage()] == [
-        "fewshift: using the kit said-once, the best on validation of those installed; kit= takes another"
+        "fewshift: using the kit said-once, the best on validation of those installed; "
+        "kit= or --kit takes another"
     ]
 
 

@@ -97,6 +97,8 @@ def choose_device(name: str) -> torch.device:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as problem:
         reason = str(problem).split("\n")[0]
+        if reason.startswith("Expected one of"):  # a list of twenty, most of which nobody has
+            reason = "torch knows none of this name"
         raise FewshiftError(f"--device {name} cannot be used here ({reason}): try --device cpu") from None
     return device
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 HINTS_SHOWN = 10
 SHARES_SHOWN = 3
+LEAST_SHARE = 0.005  # below it, a share would be printed as nothing
 
 
 def fit(
@@ -56,10 +57,10 @@ def fit(
     classifier.fit(support, track=bars(quiet))
     classifier.save(out, with_backbone=with_backbone, with_support=with_support)
     if not quiet:
-        _describe(classifier, out)
+        _describe(classifier, support, out)
 
 
-def _describe(classifier: FewShotClassifier, out: Path) -> None:
+def _describe(classifier: FewShotClassifier, support: Path, out: Path) -> None:
     from fewshift.cli.tables import add_row, plain_table, print_table
 
     fitted, settings = classifier.fitted_, classifier.settings_
@@ -71,9 +72,11 @@ def _describe(classifier: FewShotClassifier, out: Path) -> None:
     print(f"kit        {classifier.kit_name_}, engine {engine.name} on {engine.backbone.device}")
     rates = ", ".join(f"{rate:.3g}" for rate in settings.rates)
     print(f"settings   {classifier.method}, {settings.steps} steps at rates {rates}: {settings.why}")
-    shares = sorted(classifier.coefficients_.items(), key=lambda item: -item[1])[:SHARES_SHOWN]
+    ranked = sorted(classifier.coefficients_.items(), key=lambda item: -item[1])[:SHARES_SHOWN]
+    shares = [f"{domain} {share:.0%}" for domain, share in ranked if share >= LEAST_SHARE]
     if shares:
-        print("resembles  " + ", ".join(f"{domain} {share:.0%}" for domain, share in shares))
+        print("resembles  " + ", ".join(shares))
+    _say_left_out(support)
     for hint in classifier.support_hints_[:HINTS_SHOWN]:
         print(f"hint       {hint}")
     if len(classifier.support_hints_) > HINTS_SHOWN:
@@ -81,3 +84,15 @@ def _describe(classifier: FewShotClassifier, out: Path) -> None:
     size = out.stat().st_size
     print(f"wrote      {out} ({size / 1e6:.1f} MB) after {classifier.seconds_:.1f} s")
     print(f"next       fewshift predict {out} IMAGES...")
+
+
+def _say_left_out(support: Path) -> None:
+    """What lies among the images and was not taken for one; hidden files and those beside classes are usual."""
+    from fewshift.data.folder import list_folder
+
+    ignored = list_folder(support).ignored.items()
+    left = [(path, why) for path, why in ignored if path.parent != support and path.name[0] != "."]
+    if left:
+        path, why = left[0]
+        more = f" ({len(left)} in all)" if len(left) > 1 else ""
+        print(f"left out   {path}: {why}{more}")

@@ -46,10 +46,16 @@ def predict(
     if json_lines and csv_rows:
         raise FewshiftError("--json and --csv are both given: choose one")
     loaded = load(classifier, kit, device=device)
-    items = [path for text in images for path in _files(text)]
+    named = [_named(text) for text in images]
+    items = [path for paths, _ in named for path in paths]
+    wrong = [problem for _, problem in named if problem]
     if not items:
-        raise FewshiftError("standard input names no images: give one file name a line")
-    problems = 0
+        raise FewshiftError(
+            wrong[0] if wrong else "standard input names no images: give one file name a line"
+        )
+    for problem in wrong:
+        typer.echo(f"fewshift: {problem}", err=True)
+    problems = len(wrong)
     show = _Json() if json_lines else _Csv(top) if csv_rows else _Table(top)
     try:
         for found in predictions(loaded, items, bars(quiet)):
@@ -65,8 +71,18 @@ def predict(
         raise typer.Exit(2)
 
 
+def _named(text: str) -> tuple[list[Path], str]:
+    """The image files that one word on the command line stands for, and what is wrong with it."""
+    from fewshift.errors import DataError
+
+    try:
+        return list(_files(text)), ""
+    except DataError as problem:
+        return [], str(problem)
+
+
 def _files(text: str) -> Iterator[Path]:
-    """The image files that one word on the command line stands for."""
+    """The same files, or an error."""
     from fewshift.errors import DataError
     from fewshift.estimator.inputs import items_of
 

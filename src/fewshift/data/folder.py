@@ -71,7 +71,7 @@ def list_folder(folder: Path) -> FolderContents:
         raise DataError(f"{folder}: this is {what}: give a folder that holds a folder of images a class")
     classes: dict[str, tuple[Path, ...]] = {}
     ignored: dict[Path, str] = {}
-    for entry in _sorted(folder):
+    for entry in sorted_entries(folder):
         if entry.name.startswith("."):
             ignored[entry] = "its name begins with a dot"
         elif not entry.is_dir():
@@ -91,7 +91,7 @@ def list_folder(folder: Path) -> FolderContents:
 
 def _images_of(folder: Path) -> tuple[tuple[Path, ...], dict[Path, str]]:
     files, ignored = [], {}
-    for entry in _sorted(folder):
+    for entry in sorted_entries(folder):
         if entry.name.startswith("."):
             ignored[entry] = "its name begins with a dot"
         elif entry.is_dir():
@@ -105,7 +105,8 @@ def _images_of(folder: Path) -> tuple[tuple[Path, ...], dict[Path, str]]:
     return tuple(files), ignored
 
 
-def _sorted(folder: Path) -> list[Path]:
+def sorted_entries(folder: Path) -> list[Path]:
+    """What a folder holds, by name."""
     try:
         return sorted(folder.iterdir(), key=lambda path: path.name)
     except OSError as problem:

@@ -20,7 +20,7 @@ from fewshift.data.arrays import as_pixels
 from fewshift.data.class_split import check_names
 from fewshift.data.decoding import decode, from_picture
 from fewshift.data.domain import Pixels
-from fewshift.data.folder import SUFFIXES, list_folder, read_image
+from fewshift.data.folder import SUFFIXES, list_folder, read_image, sorted_entries
 from fewshift.data.pixels import PixelRule, prepare
 from fewshift.errors import DataError, FewshiftError
 from fewshift.estimator.labels import as_labels
@@ -171,11 +171,13 @@ def _files_under(folder: Path) -> list[Path]:
     return found
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    for entry in sorted(folder.iterdir(), key=lambda path: path.name):
+def _walk(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
+    above = (*above, folder.resolve())
+    for entry in sorted_entries(folder):
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            yield from _walk(entry)
+            if entry.resolve() not in above:  # a link back up would go round for ever
+                yield from _walk(entry, above)
         elif entry.suffix.lower() in SUFFIXES and entry.is_file():
             yield entry

@@ -45,7 +45,9 @@ def open_kit(kit: KitLike, device: str, engine: str, quiet: bool) -> Opened:
         return Opened("own", own, choose_engine(own.backbone, engine), pixel_rule(own))
     text = default_kit_name() if kit is None else os.fspath(kit)
     if kit is None and not quiet:
-        say_once(f"using the kit {text}, the best on validation of those installed; kit= takes another")
+        say_once(
+            f"using the kit {text}, the best on validation of those installed; kit= or --kit takes another"
+        )
     path = Path(text) if Path(text).is_file() else bundled_kits().get(text)
     stamp = path.stat().st_mtime_ns if path is not None else 0
     return _opened(text, stamp, str(where), engine)
@@ -59,6 +61,8 @@ def choose_device(name: str) -> torch.device:
         return torch.zeros(1, device=torch.device(name)).device
     except (RuntimeError, AssertionError, TypeError) as problem:
         reason = str(problem).split("\n")[0]
+        if reason.startswith("Expected one of"):  # a list of twenty, most of which nobody has
+            reason = "torch knows none of this name"
         raise FewshiftError(f"the device {name!r} cannot be used here ({reason}): try 'cpu'") from None
 
 

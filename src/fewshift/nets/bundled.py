@@ -47,8 +47,10 @@ def find_kit(name_or_path: str | None, device: torch.device | str = "cpu") -> tu
     elif not path.exists():
         bare = bare_kit(text)
         if bare is None:
-            known = f"; bundled kits: {', '.join(kits)}" if kits else ""
-            raise FewshiftError(f"there is no kit {text!r}, neither a file nor a bundled one{known}")
+            known = f" or one of {', '.join(kits)}" if kits else ""
+            raise FewshiftError(
+                f"there is no kit {text!r}, neither a file nor a bundled one: give a kit's file{known}"
+            )
         return text.replace(":", "-"), bare.to(device)
     return path.stem, load_kit(path, device)
 

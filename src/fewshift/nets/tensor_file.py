@@ -74,7 +74,9 @@ def _opened(path: Path, kind: Kind, with_tensors: bool) -> tuple[dict[str, str],
             f"{path} is no safetensors file, or it is damaged: get or make it again"
         ) from problem
     if kind.mark not in metadata:
-        raise FewshiftError(f"{path} is a safetensors file but no Fewshift {kind.noun}")
+        raise FewshiftError(
+            f"{path} is a safetensors file but no Fewshift {kind.noun}: give one that Fewshift wrote"
+        )
     return metadata, tensors
 
 
