@@ -87,7 +87,7 @@ def _describe(classifier: FewShotClassifier, support: Path, out: Path) -> None:
 
 
 def _say_left_out(support: Path) -> None:
-    """What lies among the images and was not taken for one; hidden files and those beside classes are usual."""
+    """Name what lies in class folders and was not taken for an image, unless it is hidden."""
     from fewshift.data.folder import list_folder
 
     ignored = list_folder(support).ignored.items()
