@@ -1,14 +1,17 @@
 """A kit so small that fitting it takes a moment, with every part that a fit may use."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from fewshift.core.precond import initial_preconditioners
+from fewshift.core.starts import DomainStarts
 from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import ImageSettings, Kit
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.types import TaskParams
 
 SIZE = 32
 
@@ -29,3 +32,9 @@ def whole_small_kit(**more: Any) -> Kit:
         classifier=DatasetClassifier(3, width=4).eval().requires_grad_(False),
         **more,
     )
+
+
+def shared_start(domains: Sequence[str], start: TaskParams) -> DomainStarts:
+    """The same starting values for every domain."""
+    values = {site: value.detach().expand(len(domains), -1, -1).clone() for site, value in start.items()}
+    return DomainStarts(tuple(domains), values)

@@ -9,8 +9,8 @@ from fewshift.core.losses import (
     accuracy,
     inner_objective,
     outer_objective,
-    query_loss,
     scored_outer_objective,
+    scored_queries,
     support_loss,
 )
 from fewshift.core.objectives import classifier_loss
@@ -23,16 +23,16 @@ def by_hand(support: torch.Tensor, labels: torch.Tensor, asked: torch.Tensor, wa
 
 
 def test_losses_are_cross_entropies_of_cosines() -> None:
-    labels = torch.tensor([0, 0, 0, 1, 2, 2])
-    support = torch.randn(6, 4, dtype=torch.float64)
-    asked, asked_labels = torch.randn(9, 4, dtype=torch.float64), torch.randint(0, 3, (9,))
+    episode = tiny_problem().episode
+    labels, asked_labels = episode.task.support.labels, episode.query.labels
+    support, asked = (torch.randn(len(found), 4, dtype=torch.float64) for found in (labels, asked_labels))
     torch.testing.assert_close(
         support_loss(support, labels, 3), F.cross_entropy(by_hand(support, labels, support, 3), labels)
     )
-    torch.testing.assert_close(
-        query_loss(support, labels, asked, asked_labels, 3),
-        F.cross_entropy(by_hand(support, labels, asked, 3), asked_labels),
-    )
+    logits = by_hand(support, labels, asked, 3)
+    scored = scored_queries(torch.cat([support, asked]), episode)
+    torch.testing.assert_close(scored.loss, F.cross_entropy(logits, asked_labels))
+    assert scored.accuracy == accuracy(logits, asked_labels)
 
 
 def test_padding_changes_neither_loss_nor_gradient() -> None:
@@ -66,12 +66,12 @@ def test_objectives_are_the_losses_of_the_networks_features() -> None:
     torch.testing.assert_close(
         inner_objective(problem.features, problem.task)(problem.start), support_loss(inner, support.labels, 3)
     )
-    expected = query_loss(inner, support.labels, outer, query.labels, 3)
-    torch.testing.assert_close(outer_objective(problem.features, problem.episode)(problem.start), expected)
+    expected = scored_queries(torch.cat([inner, outer]), problem.episode)
+    torch.testing.assert_close(
+        outer_objective(problem.features, problem.episode)(problem.start), expected.loss
+    )
     scored = scored_outer_objective(problem.features, problem.episode)(problem.start)
-    logits = cosine_logits(outer, prototypes(inner, support.labels, 3))
-    torch.testing.assert_close(scored.loss, expected)
-    assert scored.accuracy == accuracy(logits, query.labels)
+    torch.testing.assert_close(scored, expected)
 
 
 def test_the_inner_objective_ignores_padded_images() -> None:

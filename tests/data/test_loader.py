@@ -18,7 +18,7 @@ from endless_runs import ended_from_outside, reading_workers
 from fewshift.data.domain import Domain, Item, Pixels
 from fewshift.data.episodes import EpisodeReader, reader
 from fewshift.data.loader import prefetch
-from fewshift.data.plan import TaskPlan, mixed_plans, plans
+from fewshift.data.plan import TaskPlan, plans
 from fewshift.data.protocol import VARYING, free
 from fewshift.data.random import keyed_stream
 from fewshift.data.spec import Spec, flat_spec
@@ -55,7 +55,8 @@ DOMAINS = [Domain(spec_named("a"), Noise(), "seen"), Domain(spec_named("b"), Noi
 
 
 def planned(tasks: int) -> list[TaskPlan]:
-    return list(mixed_plans([d.spec for d in DOMAINS], "test", VARYING, 3, range(tasks)))
+    of_each = [plans(domain.spec, "test", VARYING, 3, count()) for domain in DOMAINS]
+    return [next(of_each[number % len(DOMAINS)]) for number in range(tasks)]
 
 
 def assert_same(found: Sequence[Episode], wanted: Sequence[Episode]) -> None:

@@ -7,7 +7,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterable
-from itertools import islice
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +17,6 @@ from fewshift.data.plan import (
     TaskPlan,
     choices,
     draw_shots,
-    mixed_plans,
     plan_task,
     plans,
     query_count,
@@ -28,7 +26,7 @@ from fewshift.data.plan import (
 from fewshift.data.protocol import FIVE_SHOT, ONE_SHOT, STANDARDS, VARYING, Protocol, free
 from fewshift.data.random import keyed_stream
 from fewshift.data.spec import Group, Spec, flat_spec
-from fewshift.errors import DataError, FewshiftError
+from fewshift.errors import DataError
 from fewshift.types import Split
 
 
@@ -190,29 +188,6 @@ def test_a_task_does_not_depend_on_the_others() -> None:
     assert len({plan.support for plan in in_order}) == 30
     other_seed = list(plans(spec, "train", VARYING, 6, range(30)))
     assert not {plan.support for plan in in_order} & {plan.support for plan in other_seed}
-
-
-def test_mixtures_are_even_and_resume_anywhere() -> None:
-    specs = [one_split(name, [20] * 12) for name in ("a", "b", "c", "d")]
-    endless = mixed_plans(specs, "test", ONE_SHOT, 1, iter(range(10**9)))
-    planned = list(islice(endless, 1_200))
-    counts = Counter(plan.address.domain for plan in planned)
-    assert all(abs(counts[name] - 300) < 65 for name in "abcd")
-    assert list(mixed_plans(specs, "test", ONE_SHOT, 1, range(40, 60))) == planned[40:60]
-    by_name = {spec.name: spec for spec in specs}
-    for plan in planned[:10]:
-        assert plan == plan_task(
-            choices(by_name[plan.address.domain], "test", ONE_SHOT), 1, plan.address.index
-        )
-    weighted = mixed_plans(specs, "test", ONE_SHOT, 1, range(1_200), weights=(3, 1, 1, 1))
-    assert abs(Counter(plan.address.domain for plan in weighted)["a"] - 600) < 75
-
-
-@pytest.mark.parametrize("weights", [(1, 2, 3), (1, 0), ()])
-def test_impossible_mixtures_are_refused(weights: tuple[int, ...]) -> None:
-    specs = [one_split(name, [20] * 12) for name in "ab"]
-    with pytest.raises(FewshiftError, match="2 domains cannot be mixed"):
-        mixed_plans(specs, "test", ONE_SHOT, 1, range(3), weights)
 
 
 # ---- what a domain can lack --------------------------------------------------------------------------------

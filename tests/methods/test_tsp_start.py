@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from small_kits import shared_start
 
 from fewshift.core.precond import initial_preconditioners
-from fewshift.core.starts import DomainStarts, shared_start, shortened
+from fewshift.core.starts import DomainStarts, shortened
 from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS
 from fewshift.methods.rates import StartShare

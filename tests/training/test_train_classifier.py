@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 from patterns import WATCH, classifier_settings, some_preconditioners, tiny_backbone
+from small_kits import shared_start
 from torch import Tensor
 
 from fewshift.core.coefficients import task_coefficients
 from fewshift.core.metagrad import MetaGradient
-from fewshift.core.starts import DomainStarts, shared_start
+from fewshift.core.starts import DomainStarts
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.training import journal

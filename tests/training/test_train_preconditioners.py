@@ -74,7 +74,11 @@ def _gradients(learner: PreconditionerLearner, step: int) -> Iterator[tuple[str,
         settings.tasks_per_update,
         "stratified",
     ):
-        job = Job(learner.tasks.episode(address), learner._preconditioner(address.domain), learner.start)
+        job = Job(
+            learner.tasks.episode(address),
+            learner._preconditioners([address.domain])[address.domain],
+            learner.start,
+        )
         (found,) = OneByOne(learner.backbone)([job], settings.inner, False)
         yield address.domain, found
 
@@ -100,7 +104,11 @@ def test_folded_meta_gradients_equal_the_plain_ones(tasks: ResidentTasks) -> Non
     backbone = resnet_backbone()
     learner = learner_of(backbone, tasks, preconditioner_settings())
     jobs = [
-        Job(tasks.episode(Address(0, domain, "train", 0)), learner._preconditioner(domain), learner.start)
+        Job(
+            tasks.episode(Address(0, domain, "train", 0)),
+            learner._preconditioners([domain])[domain],
+            learner.start,
+        )
         for domain in tasks.domains
     ]
     for order in (1, 2):

@@ -35,12 +35,12 @@ def support_loss(
     return (F.cross_entropy(logits, labels, reduction="none") * weights).sum() / weights.sum()
 
 
-def query_loss(
-    support_features: Tensor, support_labels: Tensor, query_features: Tensor, query_labels: Tensor, way: int
-) -> Tensor:  # (n, d), (n,), (q, d), (q,), way -> ()
+def scored_queries(features: Tensor, episode: Episode) -> Scored:  # (n + q, d), support images first
     """L_out: the query set classified by the support set's centroids, which carry gradients too."""
-    centres = prototypes(support_features, support_labels, way)
-    return F.cross_entropy(cosine_logits(query_features, centres), query_labels)
+    support, labels = episode.task.support, episode.query.labels
+    count = len(support.labels)
+    logits = cosine_logits(features[count:], prototypes(features[:count], support.labels, episode.task.way))
+    return Scored(F.cross_entropy(logits, labels), accuracy(logits.detach(), labels))
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> Tensor:  # (n, way), (n,) -> ()
@@ -68,13 +68,5 @@ def outer_objective(features: Features, episode: Episode) -> Callable[[TaskParam
 
 def scored_outer_objective(features: Features, episode: Episode) -> Callable[[TaskParams], Scored]:
     """Like `outer_objective`, with the query accuracy beside the loss at no further cost."""
-    support, query, way = episode.task.support, episode.query, episode.task.way
-    images = torch.cat([support.images, query.images])
-    boundary = len(support.labels)
-
-    def score(params: TaskParams) -> Scored:
-        both = features(params, images)
-        logits = cosine_logits(both[boundary:], prototypes(both[:boundary], support.labels, way))
-        return Scored(F.cross_entropy(logits, query.labels), accuracy(logits.detach(), query.labels))
-
-    return score
+    images = torch.cat([episode.task.support.images, episode.query.images])
+    return lambda params: scored_queries(features(params, images), episode)

@@ -36,7 +36,6 @@ class MetaGradient:
     start: TaskParams  # ∂L_out/∂theta_0: exact at order 2, λ_T at order 1
     final: TaskParams  # theta_T
     inner_losses: Tensor  # (steps,) before each step
-    inner_norms: Tensor  # (steps,) length of the inner gradient over all sites
     accuracy: Tensor | None = None  # () on the query set, when `outer` tells
     usable: Tensor | None = None  # () bool, once looked at: where false, the gradients have been set to zero
 
@@ -66,11 +65,10 @@ def meta_gradient(
     params = detached(start)
     visited: list[tuple[TaskParams, TaskParams]] = []  # theta_t and g_t, for order 2
     summed = {site: torch.zeros_like(param) for site, param in params.items()}
-    losses, norms = [], []
+    losses = []
     for _ in range(steps):
         loss, found = gradients(inner, params)
         losses.append(loss)
-        norms.append(_length(found))
         if order == 2:
             visited.append((params, found))
         else:
@@ -90,7 +88,6 @@ def meta_gradient(
         start=adjoint,
         final=params,
         inner_losses=torch.stack(losses) if losses else torch.empty(0),
-        inner_norms=torch.stack(norms) if norms else torch.empty(0),
         accuracy=accuracy,
     )
 
@@ -181,7 +178,3 @@ def _pulled_back(design: Design, roots: Tensor, pull: Tensor) -> Tensor:
     if not matrices.requires_grad:
         return torch.zeros_like(roots)
     return torch.autograd.grad(matrices, leaf, pull)[0]
-
-
-def _length(params: TaskParams) -> Tensor:
-    return torch.stack([param.square().sum() for param in params.values()]).sum().sqrt()

@@ -19,8 +19,6 @@ from torch import Tensor
 from fewshift.errors import FewshiftError
 from fewshift.types import Design, Preconditioner
 
-FREE_NEGATIVE = -1.0  # scale of the `free` root in the paper's motivating figure: P starts at -I
-
 
 def gram(roots: Tensor) -> Tensor:  # (..., r, m) -> (..., m, m)
     """Eq. 8: MᵀM + I, the paper's design; eigenvalues at least 1 (Lemma 1)."""
@@ -98,10 +96,11 @@ def init_root(
 ) -> Tensor:  # -> (r, m)
     """Eq. 7: the root a design starts from, `scale`·I for all square ones (for `cholesky*` it is L that is).
 
-    `free` starts at −I with `scale=FREE_NEGATIVE`. `low_rank` cannot start at 0, a saddle where the gradient
-    R(D + Dᵀ) vanishes, and 0.1·I would favour the first r channels: it gets r random orthonormal rows times
-    scale·sqrt(m/r). Every direction v then has E‖Rv‖² = scale², as with `gram`, so P has the same mean
-    eigenvalue and a direction that the outer loss wants grows as fast. `identity` keeps one row of zeros.
+    `free` starts at −I with `scale=-1`, as in the paper's motivating figure. `low_rank` cannot start at 0, a
+    saddle where the gradient R(D + Dᵀ) vanishes, and 0.1·I would favour the first r channels: it gets r
+    random orthonormal rows times scale·sqrt(m/r). Every direction v then has E‖Rv‖² = scale², as with `gram`,
+    so P has the same mean eigenvalue and a direction that the outer loss wants grows as fast. `identity`
+    keeps one row of zeros.
     """
     design_named(design)
     eye = torch.eye(size, dtype=torch.float64)

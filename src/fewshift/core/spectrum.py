@@ -63,8 +63,3 @@ def sharpest_and_non_pd(stacks: Sequence[Tensor]) -> tuple[Tensor, Tensor]:  # (
     largest = torch.stack([values[..., -1].max() for values in found]).max()
     smallest = torch.cat([values[..., 0].flatten() for values in found])
     return largest, (smallest <= 0).to(largest.dtype).mean()
-
-
-def normalised(matrices: Tensor) -> Tensor:  # (..., m, m) -> (..., m, m)
-    """Scaled to a mean eigenvalue of 1, so that designs are compared without their step sizes."""
-    return matrices / matrices.diagonal(dim1=-2, dim2=-1).mean(dim=-1)[..., None, None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -139,9 +139,3 @@ def place(domains: tuple[str, ...], domain: str) -> int:
             f"there are no starting values for domain {domain!r}: these were trained on {', '.join(domains)}"
         )
     return domains.index(domain)
-
-
-def shared_start(domains: Sequence[str], start: TaskParams) -> DomainStarts:
-    """The same starting values for every domain, as in the paper."""
-    values = {site: value.detach().expand(len(domains), -1, -1).clone() for site, value in start.items()}
-    return DomainStarts(tuple(domains), values)

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from fewshift.errors import DataError
-
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _Span: TypeAlias = tuple[int, int]  # start, stop
 
@@ -35,16 +33,6 @@ def encode_example(image: bytes, label: int) -> bytes:
     label_feature = _field(3, _field(1, value))
     entries = [(b"image", image_feature), (b"label", label_feature)]
     return _field(1, b"".join(_field(1, _field(1, key) + _field(2, feature)) for key, feature in entries))
-
-
-def parse_example(payload: bytes, where: str) -> Example:
-    """The image and the label in these bytes; `where` names them in errors."""
-    try:
-        return decode_example(payload)
-    except Malformed as problem:
-        raise DataError(
-            f"{where}: the record is not an image with a label ({problem}): convert this class again"
-        ) from None
 
 
 def decode_example(payload: bytes) -> Example:

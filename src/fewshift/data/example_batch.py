@@ -1,7 +1,7 @@
 """Images and labels of many records at once, for the layout that practically all files have.
 
 TensorFlow and this package write the image first and the label last. Records so laid out are read here, all
-in a few array operations; any other is left to `parse_example`.
+in a few array operations; any other is left to `decode_example`.
 """
 
 from __future__ import annotations

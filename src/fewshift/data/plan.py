@@ -7,15 +7,13 @@ Symbols: N classes of the task, n_c images of class c, q query images of every c
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from fewshift.data.protocol import Protocol
-from fewshift.data.random import Stream, keyed_stream, stream_of
+from fewshift.data.random import Stream, stream_of
 from fewshift.data.spec import Spec
-from fewshift.errors import DataError, FewshiftError
+from fewshift.errors import DataError
 from fewshift.types import Address, Split
 
 
@@ -173,33 +171,6 @@ def plans(
     """The tasks with these numbers; `itertools.count()` gives an endless stream."""
     among = choices(spec, split, protocol)
     return (plan_task(among, seed, index) for index in indices)
-
-
-def mixed_plans(
-    specs: Sequence[Spec],
-    split: Split,
-    protocol: Protocol,
-    seed: int,
-    indices: Iterable[int],
-    weights: Sequence[int] | None = None,
-) -> Iterator[TaskPlan]:
-    """Tasks of several domains, for training: number i is task i of a domain that is drawn for i.
-
-    Domains are equally likely unless weighted: (7, 1, 1, ...) takes half of them from the first of eight.
-    """
-    shares = list(weights) if weights is not None else [1] * len(specs)
-    if len(shares) != len(specs) or not specs or min(shares) < 1:
-        raise FewshiftError(
-            f"{len(specs)} domains cannot be mixed with weights {shares}: give a whole number from 1 for each"
-        )
-    among = [choices(spec, split, protocol) for spec in specs]
-    ends = list(accumulate(shares))
-
-    def plan(index: int) -> TaskPlan:
-        drawn = keyed_stream("mixture", seed, split, index).below(ends[-1])
-        return plan_task(among[bisect_right(ends, drawn)], seed, index)
-
-    return (plan(index) for index in indices)
 
 
 def describe(address: Address) -> str:

@@ -53,20 +53,6 @@ class FromFeatures:
         return task_coefficients(self.classifier(features_below(self.backbone)(images)))
 
 
-@dataclass(frozen=True)
-class OneDomain:
-    """The hard label: all weight on one training domain. An ablation, and an oracle when used at test."""
-
-    index: int
-    domains: int
-
-    def __call__(self, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (k,)
-        """A one-hot vector."""
-        return torch.nn.functional.one_hot(
-            torch.tensor(self.index, device=images.device), self.domains
-        ).float()
-
-
 def named(coefficients: Tensor, domains: tuple[str, ...]) -> Mapping[str, float]:
     """Coefficients by domain, short enough for a result line."""
     return {d: round(c, 4) for d, c in zip(domains, coefficients.tolist(), strict=True)}

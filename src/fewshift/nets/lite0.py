@@ -170,14 +170,3 @@ def renamed(state: dict[str, Tensor]) -> dict[str, Tensor]:
             name = re.sub(pattern, replacement, name)
         kept[name] = tensor
     return kept
-
-
-def pointwise_sites() -> tuple[str, ...]:
-    """The pointwise convolutions from the image to the feature: what adapters can be put beside."""
-    with torch.device("meta"):
-        net = Lite0()
-    return tuple(
-        name
-        for name, module in net.named_modules()
-        if isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1)
-    )

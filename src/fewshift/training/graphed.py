@@ -125,7 +125,6 @@ class GraphedBatches:
         pulls, adjoint = _where(usable, pulls), _where(usable, adjoint) if starts else adjoint
         tasks = self.engine.net.stacks.tasks
         parts = zip(tasks(pulls), tasks(adjoint), tasks(final), strict=True)
-        untaken = torch.full_like(history[:, 0], torch.nan)  # norms: the graph keeps only the gradients' sum
         return [
             MetaGradient(
                 loss=losses[task],
@@ -133,7 +132,6 @@ class GraphedBatches:
                 start=start,
                 final=reached,
                 inner_losses=history[:, task],
-                inner_norms=untaken,
                 accuracy=accuracies[task],
                 usable=usable[task],
             )

@@ -9,11 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from fewshift.core.centroids import cosine_logits, prototypes
-from fewshift.core.losses import Scored, accuracy, support_loss
+from fewshift.core.losses import Scored, scored_queries, support_loss
 from fewshift.core.precond import DomainPreconditioners
 from fewshift.core.starts import LowRankStarts, Starts
 from fewshift.nets.backbone import Backbone
@@ -78,7 +76,7 @@ def after_descent(
 
     Carries a graph to `above`, and so to theta_0, and to R. For blends, P may be eye·I + Rᵀ diag(weights) R.
     """
-    support, query, way = episode.task.support, episode.query, episode.task.way
+    support, way = episode.task.support, episode.task.way
     labels, count = support.labels, len(support.labels)
     kernel = features_of(episode) @ support.images.mT
     rate = inner.rate if inner.last_rate is None else inner.last_rate
@@ -91,5 +89,4 @@ def after_descent(
         along = found @ root.mT if weights is None else (found @ root.mT) * weights
         moved = moved + rate * (eye * found + along @ root)
     final = above - kernel @ moved
-    logits = cosine_logits(final[count:], prototypes(final[:count], labels, way))
-    return Scored(F.cross_entropy(logits, query.labels), accuracy(logits.detach(), query.labels))
+    return scored_queries(final, episode)

@@ -11,18 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from fewshift.core.centroids import cosine_logits, prototypes
-from fewshift.core.losses import accuracy, support_loss
+from fewshift.core.losses import scored_queries, support_loss
 from fewshift.core.metagrad import MetaGradient
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.last_map import LastMap
 from fewshift.training.last_map_descent import features_of
 from fewshift.training.metagradients import Job
 from fewshift.training.settings import InnerLevel
-from fewshift.types import Episode
 
 
 def holds_features(backbone: Backbone) -> bool:
@@ -53,7 +49,7 @@ def of_features(job: Job, inner: InnerLevel) -> MetaGradient:
     if exact:
         above.requires_grad_()
         learned.requires_grad_()
-    pushed, losses, norms = torch.zeros_like(above[: len(own)]), [], []  # pushed: sum of the gradients
+    pushed, losses = torch.zeros_like(above[: len(own)]), []  # pushed: sum of the gradients
     for _ in range(inner.steps):
         point = above[: len(own)] - rate * (own @ (pushed @ learned.mT))
         if not exact:
@@ -61,13 +57,12 @@ def of_features(job: Job, inner: InnerLevel) -> MetaGradient:
         loss = support_loss(point, support.labels, job.episode.task.way)
         (found,) = torch.autograd.grad(loss, point, create_graph=exact)
         losses.append(loss.detach())
-        norms.append((own * (found @ found.mT).detach()).sum().clamp_min(0).sqrt())
         pushed = pushed + found
     moved = rate * (pushed @ learned.mT)
     final = above - kernel @ moved
     if not exact:
         final.requires_grad_()
-    outer, right = _outer(final, job.episode)
+    outer, right = scored_queries(final, job.episode)
     if exact:
         at_start, pull = torch.autograd.grad(outer, [above, learned])
     else:
@@ -79,14 +74,5 @@ def of_features(job: Job, inner: InnerLevel) -> MetaGradient:
         start={site: at_start.mT @ features},
         final={site: start - moved.detach().mT @ support.images},
         inner_losses=torch.stack(losses),
-        inner_norms=torch.stack(norms),
         accuracy=right,
     )
-
-
-def _outer(above: Tensor, episode: Episode) -> tuple[Tensor, Tensor]:  # (n + q, d) -> (), ()
-    """L_out and the query accuracy of features above the map."""
-    support, query = episode.task.support, episode.query
-    count = len(support.labels)
-    logits = cosine_logits(above[count:], prototypes(above[:count], support.labels, episode.task.way))
-    return F.cross_entropy(logits, query.labels), accuracy(logits.detach(), query.labels)

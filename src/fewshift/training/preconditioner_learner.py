@@ -173,9 +173,6 @@ class PreconditionerLearner:
             found = found / torch.linalg.matrix_norm(found, keepdim=True).clamp_min(1e-30)
         return found
 
-    def _preconditioner(self, domain: str) -> Preconditioner:
-        return self._preconditioners([domain])[domain]
-
     @torch.no_grad()
     def _preconditioners(self, domains: Sequence[str]) -> dict[str, Preconditioner]:
         """P of each domain; of a stranger, the mean of all."""
