@@ -143,9 +143,8 @@ def test_nothing_is_read_back_from_the_device(order: int) -> None:
 
     start = {s: elsewhere(p) for s, p in problem.start.items()}
     made = initial_preconditioners(("x", "y"), SITES, dtype=torch.float64).to("meta")
-    weights = torch.empty(len(support.labels), device="meta")
     found = meta_gradient(
-        inner_objective(features, task, weights),
+        inner_objective(features, task),
         scored_outer_objective(features, episode),
         start,
         made.blend(task_coefficients(torch.empty(2, device="meta"))),

@@ -14,7 +14,6 @@ from fewshift.core.losses import (
     support_loss,
 )
 from fewshift.core.objectives import classifier_loss
-from fewshift.types import Labelled, Task
 
 
 def by_hand(support: torch.Tensor, labels: torch.Tensor, asked: torch.Tensor, way: int) -> torch.Tensor:
@@ -33,18 +32,6 @@ def test_losses_are_cross_entropies_of_cosines() -> None:
     scored = scored_queries(torch.cat([support, asked]), episode)
     torch.testing.assert_close(scored.loss, F.cross_entropy(logits, asked_labels))
     assert scored.accuracy == accuracy(logits, asked_labels)
-
-
-def test_padding_changes_neither_loss_nor_gradient() -> None:
-    labels = torch.tensor([0, 0, 1, 1, 1])
-    features = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
-    weights = torch.tensor([1.0, 1, 1, 1, 1, 0, 0, 0])
-    padded = torch.cat([features, 100 * torch.randn(3, 4, dtype=torch.float64)])
-    padded_labels = torch.cat([labels, torch.tensor([0, 1, 1])])
-    plain = support_loss(features, labels, 2)
-    loss = support_loss(padded, padded_labels, 2, weights)
-    torch.testing.assert_close(loss, plain)
-    torch.testing.assert_close(torch.autograd.grad(loss, features), torch.autograd.grad(plain, features))
 
 
 def test_one_shot_can_only_push_classes_apart() -> None:
@@ -72,20 +59,6 @@ def test_objectives_are_the_losses_of_the_networks_features() -> None:
     )
     scored = scored_outer_objective(problem.features, problem.episode)(problem.start)
     torch.testing.assert_close(scored, expected)
-
-
-def test_the_inner_objective_ignores_padded_images() -> None:
-    problem = tiny_problem()
-    support = problem.task.support
-    padded = Labelled(
-        torch.cat([support.images, torch.zeros(4, 1, 2, 2, dtype=torch.float64)]),
-        torch.cat([support.labels, torch.zeros(4, dtype=torch.int64)]),
-    )
-    weights = torch.cat([torch.ones(12), torch.zeros(4)])
-    torch.testing.assert_close(
-        inner_objective(problem.features, Task(padded, 3), weights)(problem.start),
-        inner_objective(problem.features, problem.task)(problem.start),
-    )
 
 
 @pytest.mark.parametrize("domain", range(4))

@@ -124,7 +124,7 @@ def test_engines_agree_on_a_configuration(backbone: Backbone, task: Task) -> Non
 
 def test_a_kit_keeps_it(backbone: Backbone, task: Task, tmp_path: Path) -> None:
     policy = new_policy(backbone, 2.5, seed=3).double()
-    kit = Kit(backbone, parts={PART: policy_part(policy, {"updates": 3})})
+    kit = Kit(backbone, parts={PART: policy_part(policy)})
     save_kit(kit, tmp_path / "small.kit")
     again = policy_of(load_kit(tmp_path / "small.kit"))
     assert again.temperature == 2.5

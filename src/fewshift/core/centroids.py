@@ -13,18 +13,13 @@ def membership(labels: Tensor, way: int, dtype: torch.dtype) -> Tensor:  # (n,) 
     return (labels[:, None] == torch.arange(way, device=labels.device)).to(dtype)
 
 
-def prototypes(
-    features: Tensor, labels: Tensor, way: int, weights: Tensor | None = None
-) -> Tensor:  # (n, d), (n,), way, (n,) -> (way, d)
-    """The (weighted) mean feature of every class.
+def prototypes(features: Tensor, labels: Tensor, way: int) -> Tensor:  # (n, d), (n,), way -> (way, d)
+    """The mean feature of every class; the zero vector for one without rows.
 
-    Rows of weight zero do not count, so padding changes nothing; a class without rows gets the zero vector.
     Half-precision features are averaged in float32.
     """
     features = widened(features)
     members = membership(labels, way, features.dtype)
-    if weights is not None:
-        members = members * weights.to(features.dtype)[:, None]
     totals = members.sum(dim=0)
     return (members.T @ features) / totals.masked_fill(totals == 0, 1.0)[:, None]
 

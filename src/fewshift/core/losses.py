@@ -20,19 +20,13 @@ class Scored(NamedTuple):
     accuracy: Tensor  # ()
 
 
-def support_loss(
-    features: Tensor, labels: Tensor, way: int, weights: Tensor | None = None
-) -> Tensor:  # (n, d), (n,), way, (n,) -> ()
-    """L_in: the support set classified by its own centroids, mean cross-entropy over (weighted) samples.
+def support_loss(features: Tensor, labels: Tensor, way: int) -> Tensor:  # (n, d), (n,), way -> ()
+    """L_in: the support set classified by its own centroids, mean cross-entropy over samples.
 
     Gradients flow through both occurrences of the features. At one shot a sample is its own centroid, so the
     loss can only push classes apart.
     """
-    logits = cosine_logits(features, prototypes(features, labels, way, weights))
-    if weights is None:
-        return F.cross_entropy(logits, labels)
-    weights = weights.to(logits.dtype)
-    return (F.cross_entropy(logits, labels, reduction="none") * weights).sum() / weights.sum()
+    return F.cross_entropy(cosine_logits(features, prototypes(features, labels, way)), labels)
 
 
 def scored_queries(features: Tensor, episode: Episode) -> Scored:  # (n + q, d), support images first
@@ -48,16 +42,10 @@ def accuracy(logits: Tensor, labels: Tensor) -> Tensor:  # (n, way), (n,) -> ()
     return (logits.argmax(dim=-1) == labels).to(torch.float32).mean()
 
 
-def inner_objective(
-    features: Features, task: Task, weights: Tensor | None = None
-) -> Callable[[TaskParams], Tensor]:
-    """theta -> L_in(theta; S); `weights` (n,) are zero on rows that only pad the support set."""
+def inner_objective(features: Features, task: Task) -> Callable[[TaskParams], Tensor]:
+    """theta -> L_in(theta; S)."""
     support = task.support
-
-    def loss(params: TaskParams) -> Tensor:
-        return support_loss(features(params, support.images), support.labels, task.way, weights)
-
-    return loss
+    return lambda params: support_loss(features(params, support.images), support.labels, task.way)
 
 
 def outer_objective(features: Features, episode: Episode) -> Callable[[TaskParams], Tensor]:

@@ -36,7 +36,7 @@ def cache_of(folder: Path) -> Path:
     return caches_of(folder.resolve().parent) / folder.resolve().name
 
 
-def keep_pixels(domain: Domain, folder: Path, track: Track = silent, workers: int = 2) -> bool:
+def keep_pixels(domain: Domain, folder: Path, track: Track = silent) -> bool:
     """Make the domain's cache in this folder; False when a current one is there already."""
     note = _note(domain)
     if folder.is_dir() and not _is_current(folder, note):
@@ -54,7 +54,7 @@ def keep_pixels(domain: Domain, folder: Path, track: Track = silent, workers: in
             f"{folder}: it cannot be written ({problem.strerror}): choose another folder with --to, or set "
             "FEWSHIFT_CACHE to one"
         ) from problem
-    build_cache(domain, folder, track, workers)
+    build_cache(domain, folder, track)
     return True
 
 

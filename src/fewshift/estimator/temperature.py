@@ -18,12 +18,12 @@ def calibrated_scale(found: HeldOut, default: float = SCALE) -> float:
     return float(SCALES[_penalised(found, default).argmin()])
 
 
-def calibrated_losses(found: HeldOut, default: float = SCALE) -> Tensor:  # (h,)
+def calibrated_losses(found: HeldOut) -> Tensor:  # (h,)
     """The cross-entropy of each held-out image at the calibrated scale: comparable between stops.
 
     At one fixed scale an adaptation that only spreads the cosines would look better than it is.
     """
-    return found.losses(calibrated_scale(found, default))
+    return found.losses(calibrated_scale(found))
 
 
 def _penalised(found: HeldOut, default: float) -> Tensor:

@@ -159,9 +159,9 @@ def _built_with(method: Method, engine: Together) -> bool:
     return getattr(method, "engine", None) is engine
 
 
-def score(method: Method, episode: Episode, setting: Setting, keep_losses: bool = False) -> Score:
+def score(method: Method, episode: Episode, setting: Setting) -> Score:
     """One method on one episode."""
-    return scored(method, episode, setting, *attempt(method, [episode])[0], keep_losses=keep_losses)
+    return scored(method, episode, setting, *attempt(method, [episode])[0])
 
 
 def scored(

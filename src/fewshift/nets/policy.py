@@ -12,9 +12,7 @@ norm always those of the task's classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -157,10 +155,10 @@ def new_policy(backbone: Backbone, temperature: float, seed: int) -> AdapterPoli
         return AdapterPolicy(backbone, temperature)
 
 
-def policy_part(policy: AdapterPolicy, about: Mapping[str, Any] | None = None) -> Part:
+def policy_part(policy: AdapterPolicy) -> Part:
     """A policy as a kit keeps it."""
     tensors = {name: tensor.detach().clone() for name, tensor in policy.state_dict().items()}
-    return Part(tensors, {**(about or {}), "temperature": policy.temperature})
+    return Part(tensors, {"temperature": policy.temperature})
 
 
 def policy_of(kit: Kit) -> AdapterPolicy:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from fewshift.core.precond import DomainPreconditioners
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import Kit, Part
@@ -12,9 +9,9 @@ from fewshift.nets.kit import Kit, Part
 UNDER_POLICY = "preconditioners under the policy"  # TSP††'s
 
 
-def preconditioner_part(learned: DomainPreconditioners, about: Mapping[str, Any] | None = None) -> Part:
+def preconditioner_part(learned: DomainPreconditioners) -> Part:
     """Preconditioners as a kit's part."""
-    settings = {**(about or {}), "domains": list(learned.domains), "design": learned.design}
+    settings = {"domains": list(learned.domains), "design": learned.design}
     return Part({site: root.detach().cpu() for site, root in learned.roots.items()}, settings)
 
 

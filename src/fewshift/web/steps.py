@@ -19,7 +19,7 @@ from fewshift.estimator.adapting import Support, Tools, adapt
 from fewshift.estimator.fitted import Fitted
 from fewshift.estimator.kits import Opened
 from fewshift.progress import Track, silent
-from fewshift.web.limits import LIMITS, Limits
+from fewshift.web.limits import LIMITS
 from fewshift.web.replay import Replay, replay
 from fewshift.web.uploads import ClassUploads, Upload, checked_classes
 
@@ -53,11 +53,10 @@ def adapt_to(
     opened: Opened,
     method: str = "tsp",
     track: Track = silent,
-    limits: Limits = LIMITS,
 ) -> Adaptation:
     """Fit a classifier to these classes."""
     began = time.perf_counter()
-    found = checked_classes(classes, limits)
+    found = checked_classes(classes)
     pairs = [(upload, place) for place, entry in enumerate(found) for upload in entry.uploads]
     images = _prepared([upload for upload, _ in pairs], opened.rule, track)
     labels = torch.tensor([place for _, place in pairs])
@@ -77,12 +76,12 @@ def _tools(opened: Opened, method: str, track: Track) -> Tools:
 
 
 def predict(
-    adaptation: Adaptation, uploads: Sequence[Upload], track: Track = silent, limits: Limits = LIMITS
+    adaptation: Adaptation, uploads: Sequence[Upload], track: Track = silent
 ) -> tuple[Prediction, ...]:
     """Each image's classes by probability, and whether it is unlike all of them."""
-    if len(uploads) > limits.test_images:
+    if len(uploads) > LIMITS.test_images:
         raise FewshiftError(
-            f"there are {len(uploads)} images to try: {limits.test_images} are the most at once"
+            f"there are {len(uploads)} images to try: {LIMITS.test_images} are the most at once"
         )
     if not uploads:
         return ()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fewshift.data.decoding import open_picture
 from fewshift.errors import DataError, FewshiftError
-from fewshift.web.limits import LIMITS, Limits
+from fewshift.web.limits import LIMITS
 
 SHOWN = 40  # characters of a file's name
 
@@ -33,21 +33,21 @@ class ClassUploads:
     uploads: tuple[Upload, ...]
 
 
-def read_uploads(files: Sequence[str | Path], inside: Path, limits: Limits = LIMITS) -> tuple[Upload, ...]:
+def read_uploads(files: Sequence[str | Path], inside: Path) -> tuple[Upload, ...]:
     """The files that the server stored below `inside`, whole and within the limits."""
-    return tuple(_read(Path(file), inside, limits) for file in files)
+    return tuple(_read(Path(file), inside) for file in files)
 
 
-def _read(file: Path, inside: Path, limits: Limits) -> Upload:
+def _read(file: Path, inside: Path) -> Upload:
     shown = shown_name(file.name)
     if not file.resolve().is_relative_to(inside.resolve()):
         raise FewshiftError(f"{shown} was not uploaded here: drop the image onto the page")
     if not file.is_file():
         raise FewshiftError(f"{shown} is not here any more, uploads are kept for an hour: drop it again")
     size = file.stat().st_size
-    if size > limits.file_bytes:
+    if size > LIMITS.file_bytes:
         raise FewshiftError(
-            f"{shown} has {size / 1e6:.1f} MB, over the limit of {limits.file_bytes / 1e6:.0f} MB: "
+            f"{shown} has {size / 1e6:.1f} MB, over the limit of {LIMITS.file_bytes / 1e6:.0f} MB: "
             "make it smaller first"
         )
     content = file.read_bytes()
@@ -57,15 +57,15 @@ def _read(file: Path, inside: Path, limits: Limits) -> Upload:
         raise
     except Exception as problem:  # the plugins raise a dozen kinds on damaged headers
         raise DataError(f"{shown}: the picture is damaged: copy it again from its source") from problem
-    if width * height > limits.pixels:
+    if width * height > LIMITS.pixels:
         raise FewshiftError(
             f"{shown} has {width:,} x {height:,} pixels, over the limit of "
-            f"{limits.pixels / 1e6:.0f} million: make it smaller first"
+            f"{LIMITS.pixels / 1e6:.0f} million: make it smaller first"
         )
     return Upload(shown, content)
 
 
-def checked_classes(classes: Sequence[ClassUploads], limits: Limits = LIMITS) -> tuple[ClassUploads, ...]:
+def checked_classes(classes: Sequence[ClassUploads]) -> tuple[ClassUploads, ...]:
     """The classes that have images, or one sentence about what is wrong with them."""
     found = []
     for place, entry in enumerate(classes, 1):
@@ -74,28 +74,28 @@ def checked_classes(classes: Sequence[ClassUploads], limits: Limits = LIMITS) ->
             found.append(ClassUploads(name or f"class {place}", entry.uploads))
         elif name and name != f"class {place}":
             raise FewshiftError(f"the class {name!r} has no image: drop at least one into it")
-    if len(found) < limits.least_classes:
+    if len(found) < LIMITS.least_classes:
         raise FewshiftError(
             f"{len(found) or 'none'} of the classes has images: drop images into two classes at least"
         )
     for entry in found:
-        if len(entry.name) > limits.name_length:
+        if len(entry.name) > LIMITS.name_length:
             raise FewshiftError(
                 f"the name {shown_name(entry.name)!r} has {len(entry.name)} characters: "
-                f"{limits.name_length} are the most"
+                f"{LIMITS.name_length} are the most"
             )
-        if len(entry.uploads) > limits.images_a_class:
+        if len(entry.uploads) > LIMITS.images_a_class:
             raise FewshiftError(
                 f"the class {entry.name!r} has {len(entry.uploads)} images: "
-                f"{limits.images_a_class} are the most on this page, fewshift fit takes more"
+                f"{LIMITS.images_a_class} are the most on this page, fewshift fit takes more"
             )
     names = [entry.name for entry in found]
     if twice := [name for name in names if names.count(name) > 1]:
         raise FewshiftError(f"two classes are called {twice[0]!r}: give each class its own name")
     total = sum(len(entry.uploads) for entry in found)
-    if total > limits.images:
+    if total > LIMITS.images:
         raise FewshiftError(
-            f"there are {total} images: {limits.images} are the most on this page, fewshift fit takes more"
+            f"there are {total} images: {LIMITS.images} are the most on this page, fewshift fit takes more"
         )
     return tuple(found)
 
