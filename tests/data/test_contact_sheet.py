@@ -47,3 +47,9 @@ def test_nothing_to_show(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no domain to show"):
         contact_sheet([], tmp_path / "x.png")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"sheet\.png: cannot be written .*: make room or give another place"):
+        contact_sheet(drawn_suite(names=["dots"]), tmp_path / "file" / "sheet.png", per_domain=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -87,6 +88,18 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         print("fewshift: interrupted", file=sys.stderr)
         sys.exit(130)
+    except BrokenPipeError:  # whoever was reading has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as problem:
+        if problem.filename is None:  # nothing of the user's is to blame
+            raise
+        print(
+            f"fewshift: {problem.filename}: {problem.strerror}: look for room and rights there, "
+            "or give another place",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     except Exception as problem:
         # A wrong option: typer's usage errors can show themselves; their class moved between versions.
         if not hasattr(problem, "show"):

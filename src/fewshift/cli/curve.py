@@ -124,7 +124,7 @@ def _announced(plan: CurvePlan, opened: Opened, methods: Sequence[str]) -> str:
     return (
         f"{spec.name}: {spec.classes} classes, {sum(spec.images_per_class)} images; "
         f"{plan.tasks} task{'s' if plan.tasks > 1 else ''} of {plan.way} classes "
-        f"with {shots} images a class, "
+        f"with {shots} image{'' if plan.shots == (1,) else 's'} a class, "
         f"{plan.queries} a class to ask about; {', '.join(methods)} with the kit {opened.name}"
     )
 

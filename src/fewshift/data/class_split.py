@@ -81,7 +81,10 @@ def read_split(path: Path) -> GivenSplit:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
-        raise DataError(f"{path}: the split cannot be read ({problem.strerror or problem})") from problem
+        raise DataError(
+            f"{path}: the split cannot be read ({problem.strerror or problem}): "
+            "give three shares such as 0.7,0.15,0.15 or such a file"
+        ) from problem
     except ValueError as problem:
         raise DataError(f"{path}: the split is no JSON ({problem}): {remedy}") from problem
     if not isinstance(content, dict) or not content.keys() <= set(SPLITS):

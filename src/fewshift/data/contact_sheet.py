@@ -77,7 +77,12 @@ def _write(rows: Sequence[tuple[str, Sequence[str], Sequence[Pixels]]], path: Pa
             sheet.paste(tile(image), (LABEL + place * (TILE + GAP), top))
     buffer = io.BytesIO()
     sheet.save(buffer, "PNG", optimize=True)
-    write_whole(path, buffer.getvalue())
+    try:
+        write_whole(path, buffer.getvalue())
+    except OSError as problem:
+        raise DataError(
+            f"{path}: cannot be written ({problem.strerror}): make room or give another place"
+        ) from None
 
 
 def tile(image: Pixels) -> Image.Image:

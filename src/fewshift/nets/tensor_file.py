@@ -126,6 +126,8 @@ def _write(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         draft.replace(path)
     except OSError as problem:
-        raise FewshiftError(f"{path} cannot be written: {problem.strerror or problem}") from problem
+        raise FewshiftError(
+            f"{path} cannot be written ({problem.strerror or problem}): make room or give another place"
+        ) from problem
     finally:
         draft.unlink(missing_ok=True)
