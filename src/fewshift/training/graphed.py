@@ -33,7 +33,7 @@ from fewshift.training.metagradients import FoldedOneByOne, Job, OneByOne
 from fewshift.training.settings import InnerLevel
 from fewshift.training.static_outer import StaticCurvature, StaticOuter
 
-ROOM = 1024  # images of a batch, support and query together
+ROOM = 1536  # images of a batch, support and query together: an update of 16 small tasks is two batches
 CELL = 8
 AHEAD = 64  # tasks that are taken from the source at a time, at most
 SLOTS = 8  # a batch has room for a multiple of so many tasks: few shapes, few graphs
@@ -62,13 +62,6 @@ class GraphedBatches:
     def wide(self) -> GraphedBatches:
         """The same in a precision that second derivatives can bear."""
         return self if self.precision != "float16" else replace(self, precision="tf32", outers={}, curves={})
-
-    @property
-    def graphs(self) -> int:
-        """How many graphs have been captured so far; each takes seconds, once."""
-        own = len(self.engine.steps) + len(self.outers) + len(self.curves)
-        wide = self.__dict__.get("wide", self)  # made only where second order is asked for
-        return own if wide is self else own + wide.graphs
 
     def __call__(self, jobs: Iterable[Job], inner: InnerLevel, starts: bool) -> Iterator[MetaGradient]:
         """Equal to `OneByOne` up to rounding."""
