@@ -40,6 +40,8 @@ def test_a_fit_is_compared_with_ncc_on_the_same_tasks(md_mini: Path, kit_file: P
     )
     assert [row["domain"] for row in short["tasks"]] == ["birds"]  # one is always done
     assert "dtd10" not in short["domains"]
+    assert short["all"]["interval"] is None  # one task has none, and JSON knows no NaN
+    assert "nan" not in table(short)
     again = own_images.run(
         md_mini, str(kit_file), "pa", tasks=1, shots=(2,), device="cpu", split="valid", domains=("birds",)
     )

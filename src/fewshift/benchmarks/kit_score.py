@@ -49,7 +49,10 @@ def run(
     rows = {kit: outcome["tasks"] for kit, outcome in found.items()}
     missing = {*ROLES} - {row["role"] for row in rows[kits[0]]}
     if missing:
-        raise DataError(f"{records}: a kit's score needs {min(missing)} domains too, and there are none")
+        raise DataError(
+            f"{records}: a kit's score needs {min(missing)} domains too, and there are none: "
+            "give domains their roles in its suite.json"
+        )
     return {
         "settings": {
             "way": own_images.WAY,

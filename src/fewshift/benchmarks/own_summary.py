@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 def summaries(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -18,23 +19,24 @@ def summaries(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _by(rows: Sequence[dict[str, Any]], name: Callable[[dict[str, Any]], str]) -> dict[str, dict[str, float]]:
+def _by(
+    rows: Sequence[dict[str, Any]], name: Callable[[dict[str, Any]], str]
+) -> dict[str, dict[str, float | None]]:
     names = list(dict.fromkeys(name(row) for row in rows))
     return {each: summary([row for row in rows if name(row) == each]) for each in names}
 
 
-def summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
     """Means in per cent, and the paired difference with its 95% interval."""
     fit, ncc = (100 * np.array([row[name] for row in rows]) for name in ("fit", "ncc"))
     gain = fit - ncc
-    spread = float(gain.std(ddof=1)) if len(gain) > 1 else float("nan")
     confidence = 100 * float(np.mean([r["confidence"] for r in rows]))
     return {
         "tasks": len(rows),
         "fit": round(float(fit.mean()), 2),
         "ncc": round(float(ncc.mean()), 2),
         "difference": round(float(gain.mean()), 2),
-        "interval": round(1.96 * spread / len(gain) ** 0.5, 2) if len(gain) > 1 else float("nan"),
+        "interval": _interval(gain),
         "confidence_less_accuracy": round(confidence - float(fit.mean()), 2),
         "cross_entropy": round(float(np.mean([row["cross_entropy"] for row in rows])), 4),
         "called_unknown": round(100 * float(np.mean([row["unknown"] for row in rows])), 2),
@@ -56,4 +58,10 @@ def table(outcome: dict[str, Any]) -> str:
 
 
 def _gain(row: dict[str, Any]) -> str:
-    return f"{row['difference']:+6.2f} ± {row['interval']:4.2f}"
+    interval = row["interval"]
+    return f"{row['difference']:+6.2f}" + (" " * 7 if interval is None else f" ± {interval:4.2f}")
+
+
+def _interval(gain: NDArray[np.float64]) -> float | None:
+    """Half of the 95 % interval; one task has none."""
+    return round(1.96 * float(gain.std(ddof=1)) / len(gain) ** 0.5, 2) if len(gain) > 1 else None

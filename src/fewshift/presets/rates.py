@@ -113,7 +113,10 @@ def choose_rates(
     """The best pair of each method on validation tasks of either kind, and the threshold between them."""
     if not seen or not unseen:
         missing = "VALID classes of seen domains" if not seen else "valid_unseen domains"
-        raise FewshiftError(f"choosing rates needs tasks from {missing}: this suite has none")
+        raise FewshiftError(
+            f"choosing rates needs tasks from {missing} and this suite has none: "
+            "give domains their roles in its suite.json"
+        )
     pairs: dict[str, dict[str, list[float]]] = {}
     shares: dict[str, dict[str, float]] = {}
     tried: dict[str, dict[str, list[list[float]]]] = {}
