@@ -56,7 +56,8 @@ def test_names_and_files(kits: Path, tmp_path: Path) -> None:
     assert find_kit("fair")[0] == "fair"
     assert find_kit(str(kits / "good.kit"))[0] == "good"
     with pytest.raises(
-        FewshiftError, match="no kit 'bad', neither a file nor a bundled one; bundled kits: fair"
+        FewshiftError,
+        match="no kit 'bad', neither a file nor a bundled one: give a kit's file or one of fair",
     ):
         find_kit("bad")
 
