@@ -226,6 +226,12 @@ def test_splits_without_enough_classes_are_refused() -> None:
         choices(one_split("coins", [20] * 9 + [30] * 4), "test", Protocol(min_images=30))
 
 
+def test_a_split_that_does_not_exist_is_refused() -> None:
+    spec = flat_spec("zoo", ("a", "b"), (9, 9), {"train": 0, "valid": 0, "test": 2})
+    with pytest.raises(DataError, match="zoo: there is no split 'tset': choose one of train, valid, test"):
+        choices(spec, "tset", ONE_SHOT)  # type: ignore[arg-type]
+
+
 def test_groups_that_are_all_too_small_are_refused() -> None:
     groups = (Group("a", (0, 1, 2)), Group("b", (3, 4, 5)))
     splits: dict[Split, range] = {"train": range(0), "valid": range(0), "test": range(6)}

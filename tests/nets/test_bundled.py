@@ -6,7 +6,7 @@ from fewshift.errors import FewshiftError
 from fewshift.nets import bundled
 from fewshift.nets.backbone import freeze
 from fewshift.nets.bundled import bundled_kits, default_kit_name, find_kit
-from fewshift.nets.kit import Kit, save_kit
+from fewshift.nets.kit import Kit, load_kit, save_kit
 from fewshift.nets.resnet import ResNet18
 
 
@@ -54,6 +54,7 @@ def test_a_score_from_the_rates_that_were_tried() -> None:
 
 def test_names_and_files(kits: Path, tmp_path: Path) -> None:
     assert find_kit("fair")[0] == "fair"
+    assert load_kit("good").info == load_kit(kits / "good.kit").info == find_kit("good")[1].info
     assert find_kit(str(kits / "good.kit"))[0] == "good"
     with pytest.raises(
         FewshiftError,

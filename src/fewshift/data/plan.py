@@ -14,7 +14,7 @@ from fewshift.data.protocol import Protocol
 from fewshift.data.random import Stream, stream_of
 from fewshift.data.spec import Spec
 from fewshift.errors import DataError
-from fewshift.types import Address, Split
+from fewshift.types import SPLITS, Address, Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ class Choices:
 
 def choices(spec: Spec, split: Split, protocol: Protocol) -> Choices:
     """The groups of classes that can give a task, or the reason why there is none."""
+    if split not in SPLITS:
+        raise DataError(f"{spec.name}: there is no split {split!r}: choose one of {', '.join(SPLITS)}")
     where = f"{spec.name}, {split} split"
     usable = [c for c in spec.splits[split] if spec.images_per_class[c] >= protocol.min_images]
     fewest = protocol.way or protocol.min_way

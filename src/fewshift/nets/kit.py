@@ -82,8 +82,12 @@ def save_kit(
 
 
 def load_kit(path: str | Path, device: torch.device | str = "cpu", backbone: Backbone | None = None) -> Kit:
-    """Read a kit. Given a backbone, the kit must have been made for it."""
+    """Read a kit, by its path or a bundled one's name. Given a backbone, it must have been made for it."""
+    from fewshift.nets.bundled import bundled_kits  # which reads kits itself
+
     path = Path(path)
+    if not path.exists():
+        path = bundled_kits().get(str(path), path)
     header, tensors = read_tensors(path, KIT)
     found = _backbone(header, tensors, path) if backbone is None else _accepted(header, backbone, path)
     domains, design = tuple(header["domains"]), header["design"]
