@@ -83,6 +83,10 @@ def test_a_few_tasks_are_said_to_be_few(make_reads: MakeReads) -> None:
     assert all("2 tasks only: the intervals say next to nothing, give more --tasks" in t.notes for t in two)
     one = make_report(make_reads({("a", "birds"): [0.1]})).markdown()
     assert "1 task only" in one
+    single = {("tsa", "birds"): [0.1], ("tsp", "birds"): [0.5]}
+    assert "+40.0 ± 0.0" in make_report(make_reads(single)).markdown()
+    assert "**+40.0" not in make_report(make_reads(single)).markdown(), "one task makes nothing clear"
+    assert "1 task only" in make_report(make_reads(single), summary=True).markdown()
     many = make_report(make_reads({("a", "birds"): [0.1, 0.2, 0.3, 0.4, 0.5]})).markdown()
     assert "only" not in many
 

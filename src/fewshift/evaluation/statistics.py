@@ -22,8 +22,11 @@ class Interval:
 
     @property
     def excludes_zero(self) -> bool:
-        """Does the interval leave out zero? For a difference: is its sign clear at the 95 % level?"""
-        return abs(self.mean) > self.half
+        """Does the interval leave out zero? For a difference: is its sign clear at the 95 % level?
+
+        A single task gives an interval of no width, which makes nothing clear.
+        """
+        return 0 < self.half < abs(self.mean)
 
 
 def interval(values: Sequence[float]) -> Interval:
