@@ -29,9 +29,8 @@ def activations(precision: Precision, own: torch.dtype) -> torch.dtype:
     return torch.float16 if precision == "float16" else own
 
 
-changing_settings = (
-    threading.RLock()
-)  # torch's for the GPU hold for the process: one thread at a time may change them
+# torch's settings for the GPU hold for the whole process: one thread at a time may change them.
+changing_settings = threading.RLock()
 
 
 @contextmanager
