@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from tiny_world import Fewshift
 
 
@@ -33,3 +34,32 @@ def test_the_gate_wants_a_cuda_device(fewshift: Fewshift, tmp_path: Path) -> Non
 def test_a_precision_that_is_none_is_named(fewshift: Fewshift) -> None:
     result = fewshift("bench", "adapt", "--precision", "float8")
     assert "there is no precision 'float8'" in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("adapt --sizes x", "--sizes is 'x': give whole numbers from 1 up"),
+        ("adapt --sizes 5,0", "--sizes is '5,0'"),
+        ("adapt --device abacus", "--device abacus cannot be used here"),
+        ("meta --device abacus", "--device abacus cannot be used here"),
+        ("gap --device abacus", "--device abacus cannot be used here"),
+        ("fit --sizes 0", "--sizes is '0'"),
+        ("own-images --records nowhere --shots x", "--shots is 'x'"),
+        ("own-grid --records nowhere --candidates usual -o x.npz", "'usual' is no candidate"),
+        ("own-rules nowhere.npz --candidates usual", "nowhere.npz: this is no file of arrays"),
+        (f"own-rules {__file__} --candidates usual", "test_bench.py: this is no file of arrays"),
+    ],
+)
+def test_mistakes_get_one_sentence(fewshift: Fewshift, words: str, sentence: str) -> None:
+    result = fewshift("bench", *words.split())
+    assert result.code == 2
+    assert sentence in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_a_bad_name_does_not_cost_the_measurement(fewshift: Fewshift, tmp_path: Path) -> None:
+    words = "bench adapt --sizes 5 --steps 1 --width 2 --image-size 16 --repeats 1 --engines folded"
+    result = fewshift(*words.split(), "--json", tmp_path / "nowhere" / "adapt.json")
+    assert result.code == 2
+    assert json.loads(result.out)["results"]

@@ -11,6 +11,7 @@ from fewshift.benchmarks.own_tasks import OwnTask
 from fewshift.core.precond import blend_sites
 from fewshift.core.starts import part_way, task_start
 from fewshift.core.updates import Preconditioned, site_rates
+from fewshift.errors import FewshiftError
 from fewshift.methods.build import coefficients_of, start_share
 from fewshift.nets.kit import Kit
 from fewshift.types import Labelled, Preconditioner, Task, TaskParams
@@ -33,8 +34,13 @@ class Candidate:
 
 def candidate(text: str) -> Candidate:
     """The candidate of this name."""
-    start, matrix, adapters, last = text.split()
-    return Candidate(start, matrix == "P", float(adapters), float(last))
+    try:
+        start, matrix, adapters, last = text.split()
+        return Candidate(start, matrix == "P", float(adapters), float(last))
+    except ValueError:
+        raise FewshiftError(
+            f"{text.strip()!r} is no candidate: give a start, P or I, and two rates: 'usual I 0.5 0.05'"
+        ) from None
 
 
 @dataclass(frozen=True)

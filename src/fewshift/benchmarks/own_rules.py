@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -39,8 +40,13 @@ Rule: TypeAlias = Callable[[Measured], int | None]  # a candidate, or None for t
 
 def read(path: Path, candidates: Sequence[str]) -> list[Measured]:
     """The tasks of a file, with these candidates in this order."""
-    with np.load(path) as file:
-        found = {name: file[name] for name in file.files}
+    try:
+        with np.load(path) as file:
+            found = {name: file[name] for name in file.files}
+    except (OSError, ValueError, BadZipFile, AttributeError):  # AttributeError: one array, not several
+        raise FewshiftError(
+            f"{path}: this is no file of arrays: give one that bench own-grid wrote"
+        ) from None
     if "held" not in found:
         raise FewshiftError(f"{path}: with one image a class nothing is held out: give a file of more shots")
     known = found["candidates"].tolist()

@@ -95,7 +95,7 @@ def main() -> None:
         if problem.filename is None:  # nothing of the user's is to blame
             raise
         print(
-            f"fewshift: {problem.filename}: {problem.strerror}: look for room and rights there, "
+            f"fewshift: {problem.filename}: {problem.strerror}: look for its name, room and rights, "
             "or give another place",
             file=sys.stderr,
         )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-bench = typer.Typer(no_args_is_help=True, help="Speed and memory, as ratios measured in one run.")
+from fewshift.cli.bench_own import JsonFile, finish
 
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results to this file, too.")]
+bench = typer.Typer(no_args_is_help=True, help="Speed and memory, as ratios measured in one run.")
 
 
 @bench.command()
@@ -38,15 +37,15 @@ def data(
         raise DataError(f"{folder} is not there: give --records, or run fewshift data fetch")
     outcome = reading.run(folder, tasks)
     outcome["indexing"] = indexing.run(folder)
-    _finish(outcome, json_file)
+    finish(outcome, json_file)
 
 
 @bench.command()
 def adapt(
     sizes: Annotated[str, typer.Option(help="Support sizes with commas.")] = "5,25,100,350,500",
     steps: Annotated[int, typer.Option(help="Steps of adaptation.", min=1)] = 40,
-    width: Annotated[int, typer.Option(help="The ResNet-18's width; 64 is the published one.")] = 64,
-    image_size: Annotated[int, typer.Option(help="Pixels a side.")] = 84,
+    width: Annotated[int, typer.Option(help="The ResNet-18's width; 64 is the published one.", min=1)] = 64,
+    image_size: Annotated[int, typer.Option(help="Pixels a side.", min=8)] = 84,
     engines: Annotated[str, typer.Option(help="Engines to compare with the public-style loop.")] = "auto",
     precision: Annotated[
         str, typer.Option(help="The graph engine's: float32, tf32 or float16, several with commas.")
@@ -61,16 +60,17 @@ def adapt(
     Example: `fewshift bench adapt --sizes 25,100 --steps 40 --json adapt.json`
     """
     from fewshift.benchmarks import adapt as adaptation
-    from fewshift.cli.evaluate_inputs import words
+    from fewshift.cli.evaluate_inputs import choose_device, counts, words
     from fewshift.nets.precision import precision_named
 
+    choose_device(device)
     chosen = words(engines)
     if chosen == ["auto"]:
         chosen = ["public", "plain", "folded", *(["graph"] if device.startswith("cuda") else [])]
     graphs = [f"graph {precision_named(name)}" for name in words(precision)]
     chosen = [name for engine in chosen for name in (graphs if engine == "graph" else [engine])]
     outcome = adaptation.run(
-        [int(size) for size in words(sizes)],
+        counts(sizes, "--sizes"),
         steps,
         width,
         image_size,
@@ -80,13 +80,13 @@ def adapt(
         memory=memory,
     )
     typer.echo(adaptation.table(outcome), err=True)
-    _finish(outcome, json_file)
+    finish(outcome, json_file)
 
 
 @bench.command()
 def meta(
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
-    width: Annotated[int, typer.Option(help="The ResNet-18's width.")] = 16,
+    width: Annotated[int, typer.Option(help="The ResNet-18's width.", min=1)] = 16,
     support: Annotated[int, typer.Option(help="Support images, for the memory.")] = 30,
     query: Annotated[int, typer.Option(help="Query images, for the memory.")] = 20,
     precision: Annotated[str, typer.Option(help="float32, tf32 or float16, on a GPU.")] = "tf32",
@@ -100,9 +100,10 @@ def meta(
     Example: `fewshift bench meta --device cuda --width 64 --updates 12 --json meta.json`
     """
     from fewshift.benchmarks import meta_memory, meta_rate
-    from fewshift.cli.evaluate_inputs import words
+    from fewshift.cli.evaluate_inputs import choose_device, words
     from fewshift.nets.precision import precision_named
 
+    choose_device(device)
     outcome: dict[str, Any] = {}
     if updates:
         wanted: tuple[Literal[1, 2], ...] = tuple(2 if order == "2" else 1 for order in words(orders))
@@ -111,7 +112,7 @@ def meta(
         )
     if memory:
         outcome["memory"] = meta_memory.run(device=device, width=width, support=support, query=query)
-    _finish(outcome, json_file)
+    finish(outcome, json_file)
 
 
 @bench.command()
@@ -131,6 +132,8 @@ def gate(
 
     Example: `fewshift bench gate --kit KIT --records DIR --tasks 200`
     """
+    import torch
+
     from fewshift.benchmarks import gate as gates
     from fewshift.cli import evaluate_inputs as inputs
     from fewshift.data.episodes import reader
@@ -142,11 +145,11 @@ def gate(
     from fewshift.nets.precision import precision_named
     from fewshift.progress import silent
 
-    where = inputs.choose_device(device)
-    if where.type != "cuda":
+    if not device.startswith("cuda") or not torch.cuda.is_available():
         raise FewshiftError(
-            f"precisions differ on a CUDA device only, not on {where.type}: give --device cuda"
+            "precisions differ on a CUDA device only: run this where there is one, with --device cuda"
         )
+    where = inputs.choose_device(device)
     _, loaded = find_kit(kit, where)
     found = inputs.open_domains(records, None, suite, inputs.words(domains), "test", silent)
     chosen = with_roles(found, loaded.domains)
@@ -155,7 +158,7 @@ def gate(
     plans = (plan_task(among[n % len(among)], 0, n // len(among)) for n in range(tasks))
     precisions = [precision_named(name) for name in inputs.words(precision)]
     outcome = gates.run(loaded, map(read, plans), where, precisions, inputs.words(methods))
-    _finish(outcome, json_file)
+    finish(outcome, json_file)
     failed = [row for row in outcome["results"] if not row["passes"]]
     for row in failed:
         typer.echo(
@@ -165,10 +168,3 @@ def gate(
         )
     if failed:
         raise typer.Exit(1)
-
-
-def _finish(outcome: dict[str, Any], json_file: Path | None) -> None:
-    text = json.dumps(outcome, indent=1)
-    if json_file is not None:
-        json_file.write_text(text + "\n", encoding="utf-8")
-    typer.echo(text)

@@ -11,8 +11,8 @@ from fewshift.cli.bench_own import JsonFile, finish
 
 def gap(
     size: Annotated[int, typer.Option(help="Support images.", min=5)] = 350,
-    width: Annotated[int, typer.Option(help="The ResNet-18's width; 64 is the published one.")] = 64,
-    image_size: Annotated[int, typer.Option(help="Pixels a side.")] = 84,
+    width: Annotated[int, typer.Option(help="The ResNet-18's width; 64 is the published one.", min=1)] = 64,
+    image_size: Annotated[int, typer.Option(help="Pixels a side.", min=8)] = 84,
     tsp_steps: Annotated[int, typer.Option(help="TSP's steps.", min=1)] = 40,
     gap_steps: Annotated[int, typer.Option(help="GAP's steps.", min=1)] = 10,
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
@@ -24,7 +24,9 @@ def gap(
     Example: `fewshift bench gap --device cuda --json gap.json`
     """
     from fewshift.benchmarks import gap as comparison
+    from fewshift.cli.evaluate_inputs import choose_device
 
+    choose_device(device)
     outcome = comparison.run(
         size, width, image_size, device, tsp_steps=tsp_steps, gap_steps=gap_steps, repeats=repeats
     )

@@ -23,9 +23,10 @@ def fit(
     Example: `fewshift bench fit --sizes 5,25 --json fit.json`
     """
     from fewshift.benchmarks import fit_memory
-    from fewshift.cli.evaluate_inputs import words
+    from fewshift.cli.evaluate_inputs import choose_device, counts
 
-    outcome = fit_memory.run([int(size) for size in words(sizes)], kit, method, device)
+    choose_device(device)
+    outcome = fit_memory.run(counts(sizes, "--sizes"), kit, method, device)
     typer.echo(fit_memory.table(outcome), err=True)
     finish(outcome, json_file)
 
@@ -52,9 +53,9 @@ def own_images(
     from fewshift.benchmarks import own_images as comparison
     from fewshift.benchmarks.own_summary import table
     from fewshift.cli.console import bars
-    from fewshift.cli.evaluate_inputs import split_named, words
+    from fewshift.cli.evaluate_inputs import counts, split_named, words
 
-    numbers, names = [int(shot) for shot in words(shots)], words(domains)
+    numbers, names = counts(shots, "--shots"), words(domains)
     outcome = comparison.run(
         records,
         kit,
@@ -123,6 +124,6 @@ def own_rules(
 def finish(outcome: dict[str, Any], json_file: Path | None) -> None:
     """The results as JSON, on stdout and perhaps in a file."""
     text = json.dumps(outcome, indent=1)
-    if json_file is not None:
-        json_file.write_text(text + "\n", encoding="utf-8")
     typer.echo(text)
+    if json_file is not None:  # after the terminal has them: a bad name must not cost the measurement
+        json_file.write_text(text + "\n", encoding="utf-8")

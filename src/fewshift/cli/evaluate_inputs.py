@@ -31,6 +31,14 @@ def words(text: str | None) -> list[str]:
     return list(dict.fromkeys(word.strip() for word in (text or "").split(",") if word.strip()))
 
 
+def counts(text: str, option: str) -> list[int]:
+    """Whole numbers from 1 up between commas, each once."""
+    found = words(text)
+    if not found or not all(word.isdecimal() and int(word) > 0 for word in found):
+        raise FewshiftError(f"{option} is {text!r}: give whole numbers from 1 up with commas, such as 5,25")
+    return [int(word) for word in found]
+
+
 def split_named(name: str) -> Split:
     """A split by its name."""
     if name not in SPLITS:
