@@ -21,7 +21,7 @@ from fewshift.methods import ABOUT
 from fewshift.nets.kit import load_kit
 from fewshift.presets.ablations import Likeliest, hard_label
 from fewshift.presets.paper_tables import COLUMNS, TABLES, table_named
-from fewshift.presets.reproduce import PAPER, QUICK, Scale, Setup, commands_for
+from fewshift.presets.reproduce import FULL, PAPER, QUICK, SMALL, Scale, Setup, checksums, commands_for
 from fewshift.presets.spectra import spectrum_table
 
 COMMANDS: Any = typer.main.get_command(app)
@@ -45,8 +45,11 @@ def setup_of(scale: Scale, seen: tuple[str, ...] = ("birds", "ilsvrc_2012"), out
     return Setup(("--records", "R"), seen, Path(out), scale, "cpu")
 
 
-@pytest.mark.parametrize("scale", [QUICK, PAPER], ids=lambda scale: scale.name)
-@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize(
+    ("table", "scale"),
+    [*((table, scale) for table in TABLES for scale in (QUICK, PAPER)), ("proof", SMALL), ("proof", FULL)],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
 def test_every_command_can_be_parsed(table: str, scale: Scale) -> None:
     for stage in table_named(table).stages(setup_of(scale)):
         command, words = COMMANDS, list(stage.words)
@@ -111,6 +114,8 @@ def test_a_column_without_method_is_said() -> None:
         assert all(f"there is no method {name}," in said for name in absent)
     with pytest.raises(FewshiftError, match="choose among multi-domain, "):
         table_named("table-1")
+    with pytest.raises(FewshiftError, match="has no scale small: choose quick or paper"):
+        table_named("multi-domain").stages(setup_of(SMALL))
 
 
 @pytest.mark.slow
@@ -131,6 +136,24 @@ def test_an_ablation_runs_at_tiny_sizes(tmp_path: Path) -> None:
     assert "| not positive definite | 0.0 % | 0.0 % |  |" in shell("spectrum", kit).out
 
 
+def test_the_proof_differs_from_run_to_run_by_what_is_learned_only() -> None:
+    stages = table_named("proof").stages(setup_of(FULL))
+    learned = [stage for stage in stages if stage.words[:2] == ("train", "preconditioners")]
+    assert len({stage.words[stage.words.index("--kit") + 1] for stage in learned}) == 1  # one backbone
+    assert "--width" in stages[0].words
+    rows = [s.words[s.words.index("--methods") + 1] for s in stages if s.words[0] == "evaluate"]
+    assert len(rows) == 3 * 3 + 1
+    assert len({row for line in rows for row in line.split(",")}) == 9
+    assert [s.words[-3:-1] for s in stages if "--no-oracle" in s.words]
+
+
+def test_checksums_are_those_of_the_files(tmp_path: Path) -> None:
+    (tmp_path / "a.kit").write_bytes(b"abc")
+    (tmp_path / "a.md").write_bytes(b"no kit")
+    wanted = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  a.kit\n"
+    assert checksums(tmp_path).read_text() == wanted
+
+
 def test_the_command_lists_prints_and_skips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shell("reproduce").out.splitlines()[0].startswith("multi-domain ")
     common = ("reproduce", "coefficients", "--suite", "drawn", "--scale", "quick", "--out", tmp_path)
@@ -149,6 +172,7 @@ def test_the_command_lists_prints_and_skips(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("fewshift.cli.reproduce._run", pretend)
     assert shell(*common).code == 0
     assert len(ran) == len(lines) == 6
+    assert len((tmp_path / "quick" / "SHA256SUMS").read_text().splitlines()) == 3
     again = shell(*common)
     assert [words[0] for words in ran[6:]] == ["evaluate", "report", "report"]
     assert again.err.count("there is ") == 3

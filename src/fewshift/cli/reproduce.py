@@ -16,6 +16,8 @@ class ScaleName(str, Enum):
     """How large everything is."""
 
     quick = "quick"
+    small = "small"
+    full = "full"
     paper = "paper"
     features = "features"
 
@@ -28,8 +30,8 @@ def reproduce(
     scale: Annotated[
         ScaleName,
         typer.Option(
-            help="paper: as published, GPU days. quick: small networks and tasks. features: the last map "
-            "alone, on features computed once an image."
+            help="paper: as published, GPU days. quick: small networks and tasks. small, full: for suites of "
+            "small domains, width 32 or 64. features: the last map alone, on features computed once an image."
         ),
     ] = ScaleName.paper,
     kit: Annotated[
@@ -44,10 +46,12 @@ def reproduce(
     again at any time. Tables in one folder share what they train.
 
     Example: `fewshift reproduce lambda --suite drawn --scale quick --out runs/tables`
+
+    Example: `fewshift reproduce proof --records RECORDS --scale full --device cuda --out runs/full`
     """
     from fewshift.cli.train_shared import training_domains
     from fewshift.presets.paper_tables import TABLES, table_named
-    from fewshift.presets.reproduce import SCALES, Setup
+    from fewshift.presets.reproduce import SCALES, Setup, checksums
     from fewshift.progress import silent
 
     if table is None:
@@ -72,7 +76,8 @@ def reproduce(
             stage.makes.parent.mkdir(parents=True, exist_ok=True)
             _run(stage.words)
     if not dry_run:
-        typer.echo(f"made {stages[-1].makes}", err=True)
+        sums = checksums(stages[-1].makes.parent)
+        typer.echo(f"made {stages[-1].makes}; checksums of its kits: {sums}", err=True)
 
 
 def _run(words: tuple[str, ...]) -> None:

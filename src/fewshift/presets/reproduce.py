@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fewshift.errors import FewshiftError
 from fewshift.methods import ABOUT
 
 WITHOUT_DOMAINS = ("classifier", "rates")  # these commands take the kit's
+FOR_SMALL_DOMAINS = ("backbone", "preconditioners", "classifier")  # have such a preset
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,20 @@ FEATURES = Scale(
     },
     distilled=False,
 )
-SCALES: Mapping[str, Scale] = {scale.name: scale for scale in (QUICK, PAPER, FEATURES)}
+IN_16_BITS = ("--precision", "float16")  # of the inner steps, on a GPU
+SMALL = Scale(
+    "small",
+    "small",
+    40,
+    {
+        "preconditioners": IN_16_BITS,
+        "classifier": ("--updates", "100", *IN_16_BITS),
+        "rates": ("--tasks", "8", *IN_16_BITS),
+    },
+    distilled=False,
+)
+FULL = replace(SMALL, name="full", more={**SMALL.more, "backbone": ("--width", "64")})
+SCALES: Mapping[str, Scale] = {scale.name: scale for scale in (QUICK, SMALL, FULL, PAPER, FEATURES)}
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,8 @@ class Setup:
     ) -> Stage:
         """A train command that goes on where it was stopped; `name` is for tables, where kits stand."""
         command = what.split()[0]
+        if self.scale.preset == "small" and command not in (*FOR_SMALL_DOMAINS, "rates"):
+            raise FewshiftError(f"`train {command}` has no scale {self.scale.name}: choose quick or paper")
         words = ["train", *what.split(), *self.source]
         if kit is not None:
             words += ["--kit", str(kit)]
@@ -98,11 +114,17 @@ class Setup:
         out = self.file(f"{name or what.replace(' --', '-').replace(' ', '-')}-{self.digest(words)}.kit")
         return Stage((*words, "--out", str(out), "--device", self.device), out)
 
-    def evaluate(self, kit: Path, methods: Sequence[str], protocol: str) -> Stage:
+    def shrink(self, kit: Path, *flags: str, name: str) -> Stage:
+        """The same kit in 16 bits."""
+        words = ("train", "shrink", "--kit", str(kit), *flags)
+        out = self.file(f"{name}-{self.digest(words)}.kit")
+        return Stage((*words, "--out", str(out)), out)
+
+    def evaluate(self, kit: Path, methods: Sequence[str], protocol: str, *flags: str) -> Stage:
         """Methods of one kit on test tasks of all domains."""
         words = ("evaluate", "--kit", str(kit), *self.source, "--methods", ",".join(methods))
         words += ("--protocol", protocol, "--tasks", str(self.scale.tasks))
-        words += self.scale.more.get("evaluate", ())
+        words += (*self.scale.more.get("evaluate", ()), *flags)
         out = self.file(f"{protocol}-{self.digest(words)}.jsonl")
         return Stage((*words, "--out", str(out), "--device", self.device), out, again=True)
 
@@ -111,15 +133,24 @@ class Setup:
         out = self.file(f"{name}.md")
         return Stage(("spectrum", str(kit), "--out", str(out)), out, again=True)
 
-    def report(self, results: Sequence[Stage], name: str) -> list[Stage]:
+    def report(self, results: Sequence[Stage], name: str, *flags: str) -> list[Stage]:
         """The table as text and as a page with plots."""
         files = [str(stage.makes) for stage in results]
         made = []
         for form, ending in (("markdown", "md"), ("html", "html")):
             out = self.file(f"{name}.{ending}")
-            words = ("report", *files, "--format", form, "--published", "--out", str(out))
+            words = ("report", *files, "--format", form, "--published", *flags, "--out", str(out))
             made.append(Stage(words, out, again=True))
         return made
+
+
+def checksums(folder: Path) -> Path:
+    """SHA-256 of every kit in a folder, in a file that `sha256sum -c` reads."""
+    kits = sorted(folder.glob("*.kit"))
+    lines = [f"{hashlib.sha256(kit.read_bytes()).hexdigest()}  {kit.name}\n" for kit in kits]
+    out = folder / "SHA256SUMS"
+    out.write_text("".join(lines))
+    return out
 
 
 def backbone(setup: Setup, domain: str | None = None) -> list[Stage]:
