@@ -124,7 +124,6 @@ def test_a_folder_with_out_alone_stays_a_domain_of_a_table(run: Fewshift, tmp_pa
         (["--folder", "SHAPES", "--way", "9"], "has 3 classes"),
         (["--folder", "SHAPES", "--methods", "magic"], "there is no method 'magic'"),
         (["--folder", "SHAPES", "--methods", "tsp"], "tsp needs a kit with preconditioners"),
-        (["--folder", "SHAPES", "--html", "no/folder.html"], "there is no folder no"),
         (["--folder", "SHAPES", "--html", "."], "--html . is a folder"),
         (["--folder", "SHAPES", "--protocol", "one-shot"], "--protocol has no meaning for a learning curve"),
         (["--records", "SHAPES", "--shots", "1"], "--shots is for a learning curve"),

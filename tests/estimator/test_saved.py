@@ -159,9 +159,9 @@ def test_damaged_and_other_files_are_refused(
 def test_what_cannot_be_written_leaves_the_old_file(
     fitted: fs.FewShotClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(fs.FewshiftError, match="cannot be written"):
-        fitted.save(tmp_path / "missing" / "x.fewshift")
     (tmp_path / "x.fewshift").write_bytes(b"old")
+    with pytest.raises(fs.FewshiftError, match="cannot be written"):
+        fitted.save(tmp_path / "x.fewshift" / "below a file")
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")

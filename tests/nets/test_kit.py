@@ -227,7 +227,11 @@ def test_nothing_half_written(tmp_path: Path, kit: Kit, monkeypatch: pytest.Monk
     assert path.read_bytes() == whole
     assert [file.name for file in tmp_path.iterdir()] == ["a.kit"]
     with pytest.raises(FewshiftError, match="cannot be written"):
-        save_kit(kit, tmp_path / "no folder" / "a.kit")
+        save_kit(kit, path / "below a file.kit")
+    save_kit(kit, tmp_path / "new" / "folder" / "a.kit")  # is made
+    assert (
+        load_kit(tmp_path / "new" / "folder" / "a.kit").backbone.fingerprint() == kit.backbone.fingerprint()
+    )
 
 
 @pytest.mark.parametrize("info", [{"path": Path("x")}, {"loss": float("nan")}])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from fewshift.cli.console import bars
+from fewshift.cli.outputs import make_place
 from fewshift.errors import FewshiftError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def run_curve(options: CurveOptions) -> None:
     tasks = TASKS if options.tasks is None else options.tasks
     plan = plan_curve(options.folder, shots, options.way, tasks, options.seed)
     page = options.html or Path(f"{plan.domain.name}-curve.html")
-    _check_file(page, "--html")
+    make_place(page, "--html", "curve.html")
     opened = open_kit(options.kit, options.device, options.engine, quiet=True)
     methods = contestants(options.methods or DEFAULT_METHODS, opened, options.seed)
     if not options.quiet:
@@ -85,12 +86,6 @@ def parse_shots(text: str) -> list[int]:
     if not words or not all(word.isdecimal() and int(word) > 0 for word in words):
         raise FewshiftError(f"--shots is {text!r}: give numbers of images a class with commas, such as 1,2,5")
     return [int(word) for word in words]
-
-
-def _check_file(path: Path, option: str) -> None:
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        what = "is a folder" if path.is_dir() else f"cannot be written: there is no folder {path.parent}"
-        raise FewshiftError(f"{option} {path} {what}: give the name of a file, such as curve.html")
 
 
 def _scored(

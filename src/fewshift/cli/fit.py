@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fewshift.cli.console import bars
+from fewshift.cli.outputs import make_place
 
 if TYPE_CHECKING:
     from fewshift.estimator.classifier import FewShotClassifier
@@ -45,12 +46,9 @@ def fit(
     Example: `fewshift fit birds/ -o birds.fewshift`, where `birds/` holds `robin/`, `wren/`, ...; then
     `fewshift predict birds.fewshift new/*.jpg`
     """
-    from fewshift.errors import FewshiftError
     from fewshift.estimator.classifier import FewShotClassifier
 
-    if out.is_dir() or not out.absolute().parent.is_dir():
-        what = "is a folder" if out.is_dir() else f"cannot be written: there is no folder {out.parent}"
-        raise FewshiftError(f"--out {out} {what}: give the name of a file, such as birds.fewshift")
+    make_place(out, "--out", "birds.fewshift")
     classifier = FewShotClassifier(
         method=method, kit=kit, settings=settings, seed=seed, device=device, engine=engine, quiet=True
     )

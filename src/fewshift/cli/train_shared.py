@@ -69,7 +69,6 @@ def rule_for(size: int) -> PixelRule:
 def finish(kit: Kit, path: Path, team: Team, sentence: str) -> None:
     """Write the kit and say what it is."""
     if team.leads:
-        path.parent.mkdir(parents=True, exist_ok=True)
         save_kit(kit, path)
         typer.echo(f"{sentence}; wrote {path}", err=True)
 

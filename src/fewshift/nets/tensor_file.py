@@ -120,14 +120,16 @@ def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
 def _write(path: Path, content: bytes) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        path.absolute().parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with draft.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
     except OSError as problem:
         raise FewshiftError(
             f"{path} cannot be written ({problem.strerror or problem}): make room or give another place"
         ) from problem
-    finally:
-        draft.unlink(missing_ok=True)

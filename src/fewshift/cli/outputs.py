@@ -1,0 +1,19 @@
+"""Files that a command writes at its end, looked at before it begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fewshift.errors import FewshiftError
+
+
+def make_place(path: Path, option: str, example: str) -> None:
+    """Make the folder for a file, and refuse a name that cannot be a file's, before any work is done."""
+    if path.is_dir():
+        raise FewshiftError(f"{option} {path} is a folder: give the name of a file, such as {example}")
+    try:
+        path.absolute().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise FewshiftError(
+            f"{option} {path} cannot be written ({problem.strerror or problem}): give another place"
+        ) from problem
