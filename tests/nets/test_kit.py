@@ -228,10 +228,6 @@ def test_nothing_half_written(tmp_path: Path, kit: Kit, monkeypatch: pytest.Monk
     assert [file.name for file in tmp_path.iterdir()] == ["a.kit"]
     with pytest.raises(FewshiftError, match="cannot be written"):
         save_kit(kit, path / "below a file.kit")
-    save_kit(kit, tmp_path / "new" / "folder" / "a.kit")  # is made
-    assert (
-        load_kit(tmp_path / "new" / "folder" / "a.kit").backbone.fingerprint() == kit.backbone.fingerprint()
-    )
 
 
 @pytest.mark.parametrize("info", [{"path": Path("x")}, {"loss": float("nan")}])
@@ -268,3 +264,9 @@ def test_moving_makes_a_new_kit(kit: Kit) -> None:
     moved = kit.to("cpu")
     assert_same(moved, kit)
     assert moved.backbone.net is not kit.backbone.net
+
+
+def test_the_folder_of_a_kit_is_made(tmp_path: Path, kit: Kit) -> None:
+    save_kit(kit, tmp_path / "new" / "folder" / "a.kit")
+    again = load_kit(tmp_path / "new" / "folder" / "a.kit")
+    assert again.backbone.fingerprint() == kit.backbone.fingerprint()
