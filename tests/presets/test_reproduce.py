@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,18 @@ def test_the_proof_differs_from_run_to_run_by_what_is_learned_only() -> None:
     assert len(rows) == 3 * 3 + 1
     assert len({row for line in rows for row in line.split(",")}) == 9
     assert [s.words[-3:-1] for s in stages if "--no-oracle" in s.words]
+
+
+def test_a_kit_that_is_given_is_what_is_trained_on() -> None:
+    setup = replace(setup_of(QUICK), kit="narrow")
+    for name in ("multi-domain", "all-methods", "proof"):
+        first = table_named(name).stages(setup)[0].words
+        assert first[0] == "train"
+        assert first[first.index("--kit") + 1] == "narrow"
+    words = [" ".join(stage.words) for stage in table_named("all-methods").stages(setup)]
+    assert not any(" classifier " in command or " rates " in command for command in words)
+    assert sum(" maml " in command for command in words) == 6
+    assert any(" preconditioners --policy " in command for command in words)
 
 
 def test_checksums_are_those_of_the_files(tmp_path: Path) -> None:

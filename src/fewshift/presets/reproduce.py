@@ -120,7 +120,7 @@ class Setup:
         out = self.file(f"{name}-{self.digest(words)}.kit")
         return Stage((*words, "--out", str(out)), out)
 
-    def evaluate(self, kit: Path, methods: Sequence[str], protocol: str, *flags: str) -> Stage:
+    def evaluate(self, kit: Path | str, methods: Sequence[str], protocol: str, *flags: str) -> Stage:
         """Methods of one kit on test tasks of all domains."""
         words = ("evaluate", "--kit", str(kit), *self.source, "--methods", ",".join(methods))
         words += ("--protocol", protocol, "--tasks", str(self.scale.tasks))
@@ -181,16 +181,24 @@ def commands_for(methods: Iterable[str]) -> list[str]:
     return [c for c in dict.fromkeys(c for name in ABOUT for c in _commands(name)) if c in wanted]
 
 
-def trained_for(setup: Setup, methods: Iterable[str], domain: str | None = None) -> list[Stage]:
-    """A backbone and all that these methods need, into one kit after the other."""
-    stages = backbone(setup, domain)
-    for command in commands_for(methods):
+def trained_for(
+    setup: Setup, commands: Iterable[str], domain: str | None = None
+) -> tuple[list[Stage], Path | str]:
+    """A backbone, the given one or a new one, and what these commands train; with the kit that has it all."""
+    if setup.kit is None:
+        stages = backbone(setup, domain)
+        base: Path | str = stages[-1].makes
+    else:
+        stages, base = [], setup.kit
+    singles = setup.seen if setup.kit is None and domain is None and setup.scale.distilled else ()
+    for command in commands:
         flags = []
-        if command == "extractors" and domain is None and setup.scale.distilled:
-            for one in setup.seen:
+        if command == "extractors":
+            for one in singles:  # trained already, as teachers
                 flags += ["--extractor", f"{one}={backbone(setup, one)[0].makes}"]
-        stages.append(setup.train(command, *flags, kit=stages[-1].makes, domain=domain))
-    return stages
+        stages.append(setup.train(command, *flags, kit=base, domain=domain))
+        base = stages[-1].makes
+    return stages, base
 
 
 def _commands(method: str) -> list[str]:
