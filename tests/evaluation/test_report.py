@@ -245,3 +245,9 @@ def test_a_summary_has_one_row_a_method_and_the_best_first(make_reads: MakeReads
     rows = [line.split("|")[1].strip() for line in made.markdown().splitlines() if line.startswith("| t")]
     assert rows == ["tsp", "tsa"]
     assert "| ncc" in made.markdown()
+
+
+def test_a_summary_is_a_page_as_well(make_reads: MakeReads) -> None:
+    made = page(make_report(make_reads(TABLE), ["tsa"], summary=True))
+    assert made.count("<table>") == 1
+    assert "Average accuracy with 95 % intervals" in made

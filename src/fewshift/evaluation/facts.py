@@ -41,15 +41,18 @@ def warnings(board: Board) -> tuple[str, ...]:
         found.append(
             f"{label} failed on {len(places)} tasks ({some}): queries without finite logits count as wrong"
         )
+    unfinished: dict[tuple[int, str], list[str]] = {}  # tasks, and who has how many of them -> where
     for domain in board.roles:
         done = {label: board.accuracies(c, domain).keys() for c, label in board.labels.items()}
         whole = {index for indices in done.values() for index in indices}
         lacking = [f"{label} {len(indices)}" for label, indices in done.items() if indices != whole]
         if lacking:
-            found.append(
-                f"not finished: of {len(whole)} tasks on {domain} there are {', '.join(lacking)}; "
-                "means are over what is there, differences over shared tasks"
-            )
+            unfinished.setdefault((len(whole), ", ".join(lacking)), []).append(domain)
+    for (count, few), domains in unfinished.items():
+        found.append(
+            f"not finished: of {count} tasks on {', '.join(domains)} there are {few}; "
+            "means are over what is there, differences over shared tasks"
+        )
     if board.repeated:
         found.append(f"{board.repeated} lines repeat others to the digit and count once")
     return tuple(found)

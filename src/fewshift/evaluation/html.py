@@ -35,9 +35,12 @@ def page(report: Report, title: str = "Few-shot results") -> str:
 
 def _section(section: Section) -> str:
     board = section.board
-    accuracy, *middle, cost = section.tables
     parts = [f"<section><h2>{escape(section.title)}</h2>", facts_list(section.facts)]
     parts += [f"<p class=warn>{escape(warning)}</p>" for warning in section.warnings]
+    if section.is_summary:
+        tables = [table_html(table) for table in section.tables]
+        return "\n".join([*parts, *tables, _legend(board), _averages_chart(board), "</section>"])
+    accuracy, *middle, cost = section.tables
     parts += [table_html(accuracy), _legend(board), _accuracy_chart(board)]
     for baseline, table in zip(section.baselines, middle, strict=True):
         parts += [table_html(table), _difference_chart(board, baseline)]
@@ -92,9 +95,18 @@ def _by_role(board: Board) -> list[tuple[str, list[str]]]:
     return [(role, board.domains(role)) for role in roles]
 
 
-def _accuracy_chart(board: Board) -> str:
+def _averages(board: Board) -> list[Group]:
     averages = [(label, [board.average(c, ds) for c in board.contenders]) for label, ds in averaged(board)]
-    groups = [Group(AVERAGE_GROUP, averages)] if averages else []
+    return [Group(AVERAGE_GROUP, averages)] if averages else []
+
+
+def _averages_chart(board: Board) -> str:
+    labels = [board.labels[c] for c in board.contenders]
+    return bars(_averages(board), labels, "Average accuracy with 95 % intervals")
+
+
+def _accuracy_chart(board: Board) -> str:
+    groups = _averages(board)
     groups += [
         Group(heading, [(domain, [board.mean(c, domain) for c in board.contenders]) for domain in domains])
         for heading, domains in _by_role(board)

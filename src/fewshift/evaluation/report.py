@@ -25,6 +25,7 @@ class Section:
     warnings: tuple[str, ...]
     board: Board
     baselines: tuple[Contender, ...]
+    is_summary: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def section_of(board: Board, baselines: Sequence[str] | None = None, summary: bo
     tables: tuple[Table, ...] = (accuracy_table(board), *differences, cost_table(board))
     if summary:
         tables = (summary_table(board, against),)
-    return Section(board.tasks.words(), facts(board), tables, warnings(board), board, against)
+    return Section(board.tasks.words(), facts(board), tables, warnings(board), board, against, summary)
 
 
 def _baselines(board: Board, wanted: Sequence[str] | None) -> tuple[Contender, ...]:
