@@ -31,6 +31,7 @@ from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.precision import DEFAULT, PRECISIONS, Precision, activations, arithmetic, precision_named
 from fewshift.nets.resnet import STRIDES, ResNet18
+from fewshift.progress import Track, silent
 from fewshift.types import Labelled, Task
 
 PUBLIC = "public"
@@ -48,6 +49,7 @@ def run(
     *,
     repeats: int = 3,
     memory: bool = False,
+    track: Track = silent,
 ) -> dict[str, Any]:
     """Each time is the best of `repeats`, taken in turns: other work on the machine only slows a run down."""
     net = lived_in_net(width, image_size).to(device)
@@ -62,11 +64,11 @@ def run(
         }
         found = {name: float("inf") for name in runs}
         features: dict[str, Callable[[Tensor], Tensor]] = {}
-        for _ in range(repeats):
-            for name, adapt in runs.items():
-                start = _now(device)
-                features[name] = adapt()
-                found[name] = min(found[name], _now(device) - start)
+        turns = [*runs.items()] * repeats
+        for name, adapt in track(turns, label=f"{size} images", total=len(turns)):
+            start = _now(device)
+            features[name] = adapt()
+            found[name] = min(found[name], _now(device) - start)
         work = step_work(width, image_size, net.stem_padding) * size * steps / 1e12
         for name in engines:
             kind, _, asked = name.partition(" ")

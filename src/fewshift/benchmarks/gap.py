@@ -27,6 +27,7 @@ from fewshift.nets.backbone import freeze
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.kit import Kit
 from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.progress import Track, silent
 from fewshift.training.maml import MamlSettings, maml_part, meta_learned
 from fewshift.types import Method, Task
 
@@ -43,15 +44,16 @@ def run(
     tsp_steps: int = 40,
     gap_steps: int = 10,
     repeats: int = 3,
+    track: Track = silent,
 ) -> dict[str, Any]:
     """Each time is the best of `repeats`, after one run that is not counted, taken in turns."""
     task, query = make_task(size, image_size, device)
     methods = _methods(untrained_kit(width, image_size).to(device), tsp_steps, gap_steps)
     seconds = {name: float("inf") for name in methods}
-    for repeat in range(repeats + 1):
-        for name, method in methods.items():
-            took = _seconds(method, task, query.images, device)
-            seconds[name] = seconds[name] if repeat == 0 else min(seconds[name], took)
+    turns = [(repeat, name) for repeat in range(repeats + 1) for name in methods]
+    for repeat, name in track(turns, label="tasks", total=len(turns)):
+        took = _seconds(methods[name], task, query.images, device)
+        seconds[name] = seconds[name] if repeat == 0 else min(seconds[name], took)
     steps = {name: tsp_steps if name.startswith("tsp") else gap_steps for name in methods}
     rows = [
         {

@@ -19,6 +19,7 @@ from fewshift.data.resident import ResidentDomain
 from fewshift.data.spec import flat_spec
 from fewshift.nets.backbone import freeze
 from fewshift.nets.precision import DEFAULT, Precision
+from fewshift.progress import Track, silent
 from fewshift.training.distributed import ALONE
 from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.preconditioner_learner import PreconditionerLearner
@@ -40,6 +41,7 @@ def run(
     tasks_per_update: int = 16,
     domains: int = 8,
     protocol: Protocol = SMALL_TASKS,
+    track: Track = silent,
 ) -> dict[str, Any]:
     """Each rate is that of `updates` updates, taken again after a first time that captured the graphs.
 
@@ -58,12 +60,11 @@ def run(
         )
         learner = PreconditionerLearner(backbone, tasks, settings, way, ALONE)
         began = _now(device)
-        for step in range(updates):
+        for step in track(range(updates), label=f"order {order}: warming up", total=updates):
             learner.update(step)
         warm = _now(device)
-        for step in range(
-            updates
-        ):  # the same tasks again: every graph is there, and nothing waits for the host
+        # The same tasks again: every graph is there, and nothing waits for the host.
+        for step in track(range(updates), label=f"order {order}: timing", total=updates):
             learner.update(step)
         seconds = _now(device) - warm
         row = {

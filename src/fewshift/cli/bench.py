@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from fewshift.cli.bench_own import JsonFile, finish
+from fewshift.cli.console import bars
 
 bench = typer.Typer(no_args_is_help=True, help="Speed and memory, as ratios measured in one run.")
 
@@ -78,6 +79,7 @@ def adapt(
         chosen,
         repeats=repeats,
         memory=memory,
+        track=bars(),
     )
     typer.echo(adaptation.table(outcome), err=True)
     finish(outcome, json_file)
@@ -108,7 +110,12 @@ def meta(
     if updates:
         wanted: tuple[Literal[1, 2], ...] = tuple(2 if order == "2" else 1 for order in words(orders))
         outcome |= meta_rate.run(
-            device, width, precision=precision_named(precision), updates=updates, orders=wanted
+            device,
+            width,
+            precision=precision_named(precision),
+            updates=updates,
+            orders=wanted,
+            track=bars(),
         )
     if memory:
         outcome["memory"] = meta_memory.run(device=device, width=width, support=support, query=query)
@@ -157,7 +164,8 @@ def gate(
     among = [choices(domain.spec, "test", inputs.protocol_named(protocol)) for domain in chosen]
     plans = (plan_task(among[n % len(among)], 0, n // len(among)) for n in range(tasks))
     precisions = [precision_named(name) for name in inputs.words(precision)]
-    outcome = gates.run(loaded, map(read, plans), where, precisions, inputs.words(methods))
+    episodes = bars()(map(read, plans), label="tasks", total=tasks)
+    outcome = gates.run(loaded, episodes, where, precisions, inputs.words(methods))
     finish(outcome, json_file)
     failed = [row for row in outcome["results"] if not row["passes"]]
     for row in failed:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fewshift.cli.bench_own import JsonFile, finish
+from fewshift.cli.console import bars
 
 
 def gap(
@@ -28,7 +29,14 @@ def gap(
 
     choose_device(device)
     outcome = comparison.run(
-        size, width, image_size, device, tsp_steps=tsp_steps, gap_steps=gap_steps, repeats=repeats
+        size,
+        width,
+        image_size,
+        device,
+        tsp_steps=tsp_steps,
+        gap_steps=gap_steps,
+        repeats=repeats,
+        track=bars(),
     )
     typer.echo(comparison.table(outcome), err=True)
     finish(outcome, json_file)
