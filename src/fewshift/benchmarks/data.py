@@ -43,6 +43,7 @@ from fewshift.data.plan import TaskPlan, plans
 from fewshift.data.protocol import VARYING
 from fewshift.data.records_folder import open_records
 from fewshift.errors import DataError
+from fewshift.progress import Track, silent
 
 MIB = 2**20
 WORKERS = 2
@@ -52,11 +53,12 @@ Tensors: TypeAlias = tuple[Tensor, Tensor]  # support, query
 Read: TypeAlias = Callable[[Sequence[TaskPlan]], Iterable[Tensors]]
 
 
-def run(records: Path, tasks: int) -> dict[str, Any]:
+def run(records: Path, tasks: int, track: Track = silent) -> dict[str, Any]:
     """The measurements, those with a target beside it."""
     domains = {domain.name: domain for domain in open_records(records)}
     with tempfile.TemporaryDirectory(prefix="fewshift-bench-") as folder:
-        cached = {name: _cached(domain, Path(folder) / name) for name, domain in domains.items()}
+        named = track(domains.items(), label="caches", total=len(domains))
+        cached = {name: _cached(domain, Path(folder) / name) for name, domain in named}
         rules = {name: protocol_rule(domain) for name, domain in cached.items()}
         rounds = _rounds(domains.values(), tasks)
         readers: dict[str, Read] = {
@@ -66,7 +68,7 @@ def run(records: Path, tasks: int) -> dict[str, Any]:
         }
         growth = _memory_growth(readers["cache"], rounds)  # first: later, memory would be there already
         _check_equal(readers, rounds[0])
-        seconds, busy = _take_turns(readers, _turns(rounds))
+        seconds, busy = _take_turns(readers, _turns(rounds), track)
     count = sum(map(len, rounds))
     speed = {name: count / taken for name, taken in seconds.items()}
     images = [sum(map(len, (*plan.support, *plan.query))) for todo in rounds for plan in todo]
@@ -162,11 +164,11 @@ def _turns(rounds: Sequence[list[TaskPlan]]) -> list[list[TaskPlan]]:
 
 
 def _take_turns(
-    readers: dict[str, Read], rounds: Sequence[list[TaskPlan]]
+    readers: dict[str, Read], rounds: Sequence[list[TaskPlan]], track: Track
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Seconds of each reader for all rounds, and of the cores it kept busy."""
     seconds, busy = dict.fromkeys(readers, 0.0), dict.fromkeys(readers, 0.0)
-    for todo in rounds:
+    for todo in track(rounds, label="turns of all readers", total=len(rounds)):
         turns = [{name: _seconds(read, todo) for name, read in readers.items()} for _ in range(TURNS)]
         for name in readers:
             seconds[name] += min(turn[name][0] for turn in turns)

@@ -36,7 +36,7 @@ def data(
     folder = records or data_folder() / "open"
     if not folder.is_dir():
         raise DataError(f"{folder} is not there: give --records, or run fewshift data fetch")
-    outcome = reading.run(folder, tasks)
+    outcome = reading.run(folder, tasks, bars())
     outcome["indexing"] = indexing.run(folder)
     finish(outcome, json_file)
 

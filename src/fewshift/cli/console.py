@@ -43,9 +43,8 @@ def bars(quiet: bool = False) -> Track:
 
     def track(items: Iterable[T], /, *, label: str, total: int | None = None) -> Iterator[T]:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate())
-        with Progress(
-            *columns, TimeRemainingColumn(), console=err, transient=True, refresh_per_second=4
-        ) as progress:
+        left = TimeRemainingColumn()
+        with Progress(*columns, left, console=err, transient=True, refresh_per_second=4) as progress:
             yield from progress.track(items, total=total, description=label)
 
     return track
