@@ -16,10 +16,10 @@ import multiprocessing
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -37,6 +37,8 @@ from fewshift.types import Labelled, Task
 PUBLIC = "public"
 RATES = (0.05, 0.1)  # TSA's, adapters and last map
 QUERIES = 10  # a class
+REPEATS, LONG = 3, 10.0  # times, seconds
+Run: TypeAlias = Callable[[], Callable[[Tensor], Tensor]]  # adapts, and returns the adapted features
 
 
 def run(
@@ -47,11 +49,14 @@ def run(
     device: str = "cpu",
     engines: Sequence[str] = (PUBLIC, "plain", "folded"),
     *,
-    repeats: int = 3,
+    repeats: int | None = None,
     memory: bool = False,
     track: Track = silent,
 ) -> dict[str, Any]:
-    """Each time is the best of `repeats`, taken in turns: other work on the machine only slows a run down."""
+    """Each time is the best of `repeats`, taken in turns: other work on the machine only slows a run down.
+
+    Without a number it is three, or one where the public loop takes longer than `LONG`.
+    """
     net = lived_in_net(width, image_size).to(device)
     backbone = freeze(net)
     wanted: Sequence[Precision] = PRECISIONS if device.startswith("cuda") else ("float32",)
@@ -64,8 +69,8 @@ def run(
         }
         found = {name: float("inf") for name in runs}
         features: dict[str, Callable[[Tensor], Tensor]] = {}
-        turns = [*runs.items()] * repeats
-        for name, adapt in track(turns, label=f"{size} images", total=len(turns)):
+        most = len(runs) * (repeats or REPEATS)
+        for name, adapt in track(_turns(runs, found, repeats), label=f"{size} images", total=most):
             start = _now(device)
             features[name] = adapt()
             found[name] = min(found[name], _now(device) - start)
@@ -176,9 +181,17 @@ def _peak_here(name: str, size: int, width: int, image_size: int, steps: int) ->
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) // 1024
 
 
-def _adaptation(
-    name: str, net: ResNet18, backbone: Backbone, task: Task, steps: int
-) -> Callable[[], Callable[[Tensor], Tensor]]:
+def _turns(
+    runs: Mapping[str, Run], found: Mapping[str, float], repeats: int | None
+) -> Iterator[tuple[str, Run]]:
+    """Every engine once, again and again; `found` fills with their times meanwhile."""
+    for _ in range(repeats or REPEATS):
+        yield from runs.items()
+        if repeats is None and found[PUBLIC] > LONG:
+            return
+
+
+def _adaptation(name: str, net: ResNet18, backbone: Backbone, task: Task, steps: int) -> Run:
     """A function that adapts to the task and returns the adapted features."""
     if name == PUBLIC:
 

@@ -52,7 +52,13 @@ def adapt(
         str, typer.Option(help="The graph engine's: float32, tf32 or float16, several with commas.")
     ] = "tf32,float16",
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
-    repeats: Annotated[int, typer.Option(help="The best of so many counts.", min=1)] = 3,
+    repeats: Annotated[
+        int | None,
+        typer.Option(
+            help="The best of so many counts. Default: 3, or 1 where the public loop takes over ten seconds.",
+            min=1,
+        ),
+    ] = None,
     memory: Annotated[bool, typer.Option("--memory", help="Peak memory too, on a CPU.")] = False,
     json_file: JsonFile = None,
 ) -> None:
