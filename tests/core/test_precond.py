@@ -12,6 +12,7 @@ from fewshift.core.precond import (
     blend_sites,
     init_root,
     initial_preconditioners,
+    part_of,
 )
 from fewshift.core.spectrum import (
     effective_rank,
@@ -86,6 +87,17 @@ def check_floor(matrices: torch.Tensor, logits: list[float], floor: float) -> No
         slack = ROUNDING * float(candidate.abs().max() + 1)
         torch.testing.assert_close(candidate, candidate.mT, rtol=0, atol=slack)
         assert (smallest_eigenvalue(candidate) >= floor - slack).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.floats(0, 1), st.integers(0, 1000))
+def test_part_of_a_preconditioner_is_positive_definite_too(share: float, seed: int) -> None:
+    roots = random_roots(seed, 1, 4, 4, 1.0)[0]
+    whole = {"a": roots.T @ roots + 1e-3 * torch.eye(4, dtype=roots.dtype)}
+    found = part_of(whole, share)["a"]
+    least = float(smallest_eigenvalue(whole["a"]))
+    assert float(smallest_eigenvalue(found)) >= min(1.0, least) - ROUNDING
+    torch.testing.assert_close(found, share * whole["a"] + (1 - share) * torch.eye(4, dtype=roots.dtype))
 
 
 @pytest.mark.parametrize("logit", [-5.0, 0.0, 4.0])

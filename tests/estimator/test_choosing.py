@@ -186,6 +186,18 @@ def test_starting_values_bring_their_own_rates_and_share(small_kit: Kit) -> None
         torch.testing.assert_close(as_published.start["last"], usual["last"])
 
 
+def test_a_share_of_the_preconditioners_is_between_them_and_plain_descent(small_kit: Kit) -> None:
+    task = Task(Labelled(torch.randn(4, 3, 32, 32), torch.arange(4) % 2), 2)
+    shares = {"preconditioner_shares": {"tsp_start": {"seen": 0.5, "unseen": 0.5}}}
+    whole, half = (recipe("tsp", replace(small_kit, info=info), task) for info in ({}, shares))
+    pair = Pair(0.1, 0.1)
+    for site, matrix in whole.update(pair).preconditioner.items():  # type: ignore[attr-defined]
+        middle = (matrix + torch.eye(len(matrix))) / 2
+        torch.testing.assert_close(half.update(pair).preconditioner[site], middle)  # type: ignore[attr-defined]
+    published = recipe("tsp", replace(small_kit, info=shares), task, as_published=True).update(pair)
+    torch.testing.assert_close(published.preconditioner, whole.update(pair).preconditioner)  # type: ignore[attr-defined]
+
+
 def test_a_verdict_needs_more_than_two_standard_errors() -> None:
     noise = torch.randn(50, generator=torch.Generator().manual_seed(0))
     still = (noise - noise.mean()) / noise.std()

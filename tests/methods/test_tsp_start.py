@@ -10,7 +10,7 @@ from fewshift.core.precond import initial_preconditioners
 from fewshift.core.starts import DomainStarts, shortened
 from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS
-from fewshift.methods.rates import StartShare
+from fewshift.methods.rates import Share
 from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import Kit
 from fewshift.nets.resnet import ResNet18
@@ -77,19 +77,31 @@ def test_a_kit_without_starts_names_the_command(kit: Kit) -> None:
 def test_no_share_of_the_domains_leaves_the_common_start(kit: Kit, task: Task) -> None:
     other = moved(kit)
     assert other.starts is not None
-    none = StartShare(0.0, 0.0)
-    method = replace(METHODS["start"](other, oracle=False), steps=0, share=none)  # type: ignore[type-var]
+    none = Share(0.0, 0.0)
+    method = replace(METHODS["start"](other, oracle=False), steps=0, start_share=none)  # type: ignore[type-var]
     usual = replace(METHODS["gd"](other, oracle=False), steps=0)  # type: ignore[type-var]
     images = task.support.images
     torch.testing.assert_close(method.adapt(task)(images), usual.adapt(task)(images))
     base = {site: value.mean(dim=0) for site, value in other.starts.values.items()}
     common = other.with_(starts=replace(other.starts, base=base))
-    learned = replace(METHODS["start"](common, oracle=False), steps=0, share=none)  # type: ignore[type-var]
+    learned = replace(METHODS["start"](common, oracle=False), steps=0, start_share=none)  # type: ignore[type-var]
     assert not torch.allclose(learned.adapt(task)(images), usual.adapt(task)(images))
 
 
+def test_no_share_of_the_preconditioners_is_plain_descent(kit: Kit, task: Task) -> None:
+    other, rates = moved(kit), {"seen": [0.3, 0.1], "unseen": [0.3, 0.1]}
+    info = {"rates": {"tsp_start": rates, "start": rates}}
+    none = {"tsp_start": {"seen": 0.0, "unseen": 0.0}}
+    plain = logits(other.with_(info=info), "start_tuned", task)
+    full = logits(other.with_(info=info), "tsp_start_tuned", task)
+    torch.testing.assert_close(
+        logits(other.with_(info={**info, "preconditioner_shares": none}), "tsp_start_tuned", task), plain
+    )
+    assert not torch.allclose(full, plain)
+
+
 def test_the_share_follows_certainty_where_there_is_no_oracle() -> None:
-    share = StartShare(seen=1.0, unseen=0.2, oracle=False, threshold=0.5)
+    share = Share(seen=1.0, unseen=0.2, oracle=False, threshold=0.5)
     task = Task(Labelled(torch.zeros(1, 3, 8, 8), torch.zeros(1, dtype=torch.int64)), 1, seen=True)
     sure, unsure = torch.tensor([1.0, 0.0, 0.0]), torch.full((3,), 1 / 3)
     assert share(task, sure) == pytest.approx(1.0, abs=1e-3)

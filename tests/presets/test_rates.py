@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fewshift.core.precond import initial_preconditioners
+from fewshift.core.starts import DomainStarts
 from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS
 from fewshift.methods.rates import BySeen, Pair, certainty
@@ -20,7 +21,7 @@ from fewshift.types import Address, Episode, Labelled, Task
 
 def test_the_search_climbs_one_axis_at_a_time() -> None:
     def accuracy_of(point: Point) -> float:
-        return 1 - abs(point.adapters - 0.25) - abs(point.last - 3.0) / 10 - (point.share - 0.5) ** 2
+        return 1 - abs(point.adapters - 0.25) - abs(point.last - 3.0) / 10 - (point.start - 0.5) ** 2
 
     tuned = tune(accuracy_of, Point(0.05, 0.3), Grid())
     assert tuned.best == Point(0.25, 3.0, 0.5)
@@ -72,6 +73,22 @@ def test_chosen_rates_go_into_the_kit_and_into_the_tuned_methods(kit: Kit) -> No
         assert len(chosen.tried[name]["seen"]) == 2 + (pairs["seen"][0] not in (0.05, 0.1))
     assert 0 <= tuned.info["certainty_threshold"] <= 1
     assert "rates" not in kit.info
+
+
+def test_starts_and_preconditioners_are_searched_over_only_where_a_method_has_them(kit: Kit) -> None:
+    start = kit.backbone.init()
+    starts = DomainStarts(("a", "b"), {site: value.expand(2, -1, -1) for site, value in start.items()})
+    whole = kit.with_(starts=starts)
+    grid = Grid(adapters=(0.05,), last=(0.3,), rounds=1)
+    engine = choose_engine(kit.backbone)
+    chosen = choose_rates(whole, engine, ["tsp", "start", "tsp_start"], [lazy(0)], [lazy(1)], grid)
+    info = chosen.into(whole).info
+    assert set(info["start_shares"]) == {"start", "tsp_start"}
+    assert set(info["preconditioner_shares"]) == {"tsp_start"}
+    tried = {name: {tuple(row[2:4]) for row in chosen.tried[name]["seen"]} for name in chosen.tried}
+    assert tried["tsp"] == {(1.0, 1.0)}
+    assert all(matrix == 1.0 for _, matrix in tried["start"])
+    assert any(matrix != 1.0 for _, matrix in tried["tsp_start"])
 
 
 def test_a_suite_without_validation_tasks_is_refused(kit: Kit) -> None:

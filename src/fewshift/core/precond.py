@@ -128,6 +128,14 @@ def blend(coefficients: Tensor, matrices: Tensor) -> Tensor:  # (k,), (k, m, n) 
     return torch.einsum("k,kij->ij", coefficients.to(matrices.dtype), matrices)
 
 
+def part_of(matrices: Preconditioner, share: float) -> Preconditioner:
+    """(1 − share)·I + share·P at every site: positive definite where P is, and plain descent at share 0."""
+    if share == 1.0:
+        return matrices
+    eyes = {site: torch.eye(len(p), dtype=p.dtype, device=p.device) for site, p in matrices.items()}
+    return {site: torch.lerp(eyes[site], p, share) for site, p in matrices.items()}
+
+
 def blend_sites(coefficients: Tensor, matrices: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Eq. 15 at every site, from matrices that were built once for many tasks."""
     return {site: blend(coefficients, stack) for site, stack in matrices.items()}

@@ -12,14 +12,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fewshift.core.precond import blend_sites
+from fewshift.core.precond import blend_sites, part_of
 from fewshift.core.starts import task_start
 from fewshift.core.updates import Adadelta, Preconditioned, Update, site_rates
 from fewshift.errors import FewshiftError
-from fewshift.methods.build import coefficients_of, published_rates, rate_rule, start_share, tuned_rates
+from fewshift.methods.build import (
+    coefficients_of,
+    matrix_share,
+    published_rates,
+    rate_rule,
+    start_share,
+    tuned_rates,
+)
 from fewshift.methods.rates import PA_RATES, TSA_RATES, BySeen, Pair
 from fewshift.nets.kit import Kit
-from fewshift.types import Task, TaskParams
+from fewshift.types import Preconditioner, Task, TaskParams
 
 METHODS = ("tsp", "tsa", "gd", "pa", "ncc")
 STEPS = 40  # of every published method
@@ -41,16 +48,21 @@ class Recipe:
 
 @torch.no_grad()
 def recipe(method: str, kit: Kit, task: Task, as_published: bool = False) -> Recipe:
-    """The recipe of a method by name; as published, tsp leaves out the starting values that a kit learned."""
+    """The recipe of a method by name; as published, tsp leaves out what is not the paper's."""
     coefficients = coefficients_of(kit)(task.support.images)
     start = _start(method, replace(kit, starts=None) if as_published else kit, task, coefficients)
+    matrices = None
+    if method == "tsp" and kit.preconditioners is not None and coefficients is not None:
+        matrices = blend_sites(coefficients, kit.preconditioners.matrices())
+        if not as_published:
+            matrices = part_of(matrices, matrix_share(kit, WITH_STARTS[0], oracle=False)(task, coefficients))
     published = _published(method, kit)
     name = _validated_name(method, kit)
     validated = published if name is None else tuned_rates(kit, name)
     return Recipe(
         method,
         start,
-        _updates(method, kit, start, coefficients),
+        _updates(method, kit, start, matrices),
         rate_rule(kit, published, oracle=False)(task, coefficients).rates,
         rate_rule(kit, validated, oracle=False)(task, coefficients).rates,
         "the paper's rates" if name is None else "rates of the kit's validation",
@@ -75,14 +87,11 @@ def _start(method: str, kit: Kit, task: Task, coefficients: Tensor | None) -> Ta
 
 
 def _updates(
-    method: str, kit: Kit, start: TaskParams, coefficients: Tensor | None
+    method: str, kit: Kit, start: TaskParams, matrices: Preconditioner | None
 ) -> Callable[[Pair], Update[Any]]:
     last = kit.backbone.sites[-1]
     if method in ("tsa", "pa"):
         return lambda pair: Adadelta(site_rates(start, *pair, last_site=last))
-    matrices = None
-    if method == "tsp" and kit.preconditioners is not None and coefficients is not None:
-        matrices = blend_sites(coefficients, kit.preconditioners.matrices())
     return lambda pair: Preconditioned(matrices, site_rates(start, *pair, last_site=last))
 
 

@@ -10,11 +10,13 @@ from fewshift.methods.rates import (
     BySeen,
     Pair,
     RateRule,
-    StartShare,
+    Share,
     without_oracle,
 )
 from fewshift.nets.feature_classifier import FeatureClassifier
 from fewshift.nets.kit import Kit
+
+START_SHARES, MATRIX_SHARES = "start_shares", "preconditioner_shares"  # in a kit's info
 
 
 def coefficients_of(kit: Kit) -> Coefficients:
@@ -34,11 +36,20 @@ def published_rates(kit: Kit) -> BySeen:
     return TSP_RATES_ONE_DOMAIN if len(kit.domains) == 1 else TSP_RATES
 
 
-def start_share(kit: Kit, method: str, oracle: bool) -> StartShare:
+def start_share(kit: Kit, method: str, oracle: bool) -> Share:
     """How much of the domains' own starting values a task takes: what validation chose, or else all."""
-    found = kit.info.get("start_shares", {}).get(method, {"seen": 1.0, "unseen": 1.0})
+    return _share(kit, START_SHARES, method, oracle)
+
+
+def matrix_share(kit: Kit, method: str, oracle: bool) -> Share:
+    """How much of the blended P a task takes, the rest being the identity; likewise."""
+    return _share(kit, MATRIX_SHARES, method, oracle)
+
+
+def _share(kit: Kit, what: str, method: str, oracle: bool) -> Share:
+    found = kit.info.get(what, {}).get(method, {"seen": 1.0, "unseen": 1.0})
     threshold = float(kit.info.get("certainty_threshold", 0.5))
-    return StartShare(found["seen"], found["unseen"], oracle, threshold)
+    return Share(found["seen"], found["unseen"], oracle, threshold)
 
 
 def tuned_rates(kit: Kit, method: str) -> BySeen:

@@ -73,10 +73,10 @@ class ByCertainty:
 
 
 @dataclass(frozen=True)
-class StartShare:
-    """How far a task goes from the common starting value towards the blend of the domains' own.
+class Share:
+    """How much a task takes of what the domains have learned: their starting values, or their P.
 
-    A domain that was trained on is worth its own start; how much of the others' suits a new domain is for
+    A domain that was trained on is worth its own; how much of the others' suits a new domain is for
     validation to say. Without the oracle, certainty decides as it does for rates.
     """
 
@@ -94,7 +94,7 @@ class StartShare:
         return weight * self.seen + (1 - weight) * self.unseen
 
 
-ALL_OF_IT = StartShare()
+ALL_OF_IT = Share()
 
 
 def trust(coefficients: Tensor, threshold: float, sharpness: float) -> float:

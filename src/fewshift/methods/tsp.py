@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fewshift.core.precond import blend_sites
+from fewshift.core.precond import blend_sites, part_of
 from fewshift.core.starts import Starts, task_start
 from fewshift.core.updates import Preconditioned, site_rates
 from fewshift.errors import FewshiftError
@@ -21,7 +21,7 @@ from fewshift.methods.about import About
 from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned_rates
 from fewshift.methods.coefficients import Coefficients, named
 from fewshift.methods.descent import adapted_by
-from fewshift.methods.rates import ALL_OF_IT, TSP_RATES, RateRule, StartShare
+from fewshift.methods.rates import ALL_OF_IT, TSP_RATES, RateRule, Share
 from fewshift.methods.task import checked
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.engine import Engine
@@ -56,7 +56,8 @@ class TaskSpecificPreconditioning:
     coefficients: Coefficients
     starts: Starts | None = None  # None: TSA's starting values for every domain
     rates: RateRule = TSP_RATES
-    share: StartShare = ALL_OF_IT
+    start_share: Share = ALL_OF_IT
+    matrix_share: Share = ALL_OF_IT
     steps: int = 40
     name: str = "tsp"
 
@@ -70,9 +71,12 @@ class TaskSpecificPreconditioning:
                 f"{self.name} needs a kit with a dataset classifier: run fewshift train classifier"
             )
         chosen = self.rates(task, coefficients)
-        usual, share = self.engine.backbone.init(), self.share(task, coefficients)
+        usual, share = self.engine.backbone.init(), self.start_share(task, coefficients)
         start = task_start(usual, self.starts, coefficients, share)
-        matrix = None if self.matrices is None else blend_sites(coefficients, self.matrices)
+        matrix = None
+        if self.matrices is not None:
+            blended = blend_sites(coefficients, self.matrices)
+            matrix = part_of(blended, self.matrix_share(task, coefficients))
         update = Preconditioned(matrix, site_rates(start, *chosen.rates))
         shares = named(coefficients, self.domains)
         return adapted_by(self.engine, task, start, update, self.steps, chosen, coefficients=shares)

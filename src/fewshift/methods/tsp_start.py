@@ -3,7 +3,8 @@
 Our own extension of the paper. Algorithm 1 learns θ_0^k of every site beside M_k from the same tasks
 (`fewshift train preconditioners --train-starts`), and a task starts from their blend instead of TSA's values.
 `start` is the same with P = I, so that the two parts can be told apart. The tuned forms take only a share of
-the domains' own values where validation says so: a domain unlike all of them starts near what they share.
+the domains' own values, and of their P, where validation says so: a domain unlike all of them starts near
+what they share and may do better with steps nearer to plain descent.
 """
 
 from __future__ import annotations
@@ -13,8 +14,15 @@ from dataclasses import replace
 from fewshift.core.starts import Starts
 from fewshift.errors import FewshiftError
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_of, published_rates, rate_rule, start_share, tuned_rates
-from fewshift.methods.rates import StartShare
+from fewshift.methods.build import (
+    coefficients_of,
+    matrix_share,
+    published_rates,
+    rate_rule,
+    start_share,
+    tuned_rates,
+)
+from fewshift.methods.rates import Share
 from fewshift.methods.tsp import ABOUT as TSP
 from fewshift.methods.tsp import TaskSpecificPreconditioning
 from fewshift.methods.tsp import build as build_tsp
@@ -51,14 +59,19 @@ ABOUT_ALONE_TUNED = replace(
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
     """Both learned parts, at the paper's rates."""
-    share = StartShare(oracle=oracle)
-    return replace(build_tsp(kit, engine, oracle), starts=_starts(kit), share=share, name="tsp_start")
+    share = Share(oracle=oracle)
+    return replace(build_tsp(kit, engine, oracle), starts=_starts(kit), start_share=share, name="tsp_start")
 
 
 def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
     """Both learned parts, at the best rates on validation tasks."""
-    rule, share = rate_rule(kit, tuned_rates(kit, "tsp_start"), oracle), start_share(kit, "tsp_start", oracle)
-    return replace(build(kit, engine, oracle), rates=rule, share=share, name="tsp_start_tuned")
+    return replace(
+        build(kit, engine, oracle),
+        rates=rate_rule(kit, tuned_rates(kit, "tsp_start"), oracle),
+        start_share=start_share(kit, "tsp_start", oracle),
+        matrix_share=matrix_share(kit, "tsp_start", oracle),
+        name="tsp_start_tuned",
+    )
 
 
 def build_alone(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
@@ -70,7 +83,7 @@ def build_alone(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> 
         coefficients_of(kit),
         _starts(kit),
         rate_rule(kit, published_rates(kit), oracle),
-        StartShare(oracle=oracle),
+        Share(oracle=oracle),
         name="start",
     )
 
@@ -80,7 +93,7 @@ def build_alone_tuned(
 ) -> TaskSpecificPreconditioning:
     """Learned starting values and P = I, at the best rates on validation tasks."""
     rule, share = rate_rule(kit, tuned_rates(kit, "start"), oracle), start_share(kit, "start", oracle)
-    return replace(build_alone(kit, engine, oracle), rates=rule, share=share, name="start_tuned")
+    return replace(build_alone(kit, engine, oracle), rates=rule, start_share=share, name="start_tuned")
 
 
 def _starts(kit: Kit) -> Starts:

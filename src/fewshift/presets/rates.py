@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeAlias
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.evaluate import Setting, score
 from fewshift.methods import METHODS
-from fewshift.methods.build import coefficients_of
-from fewshift.methods.rates import BySeen, Pair, StartShare, certainty
+from fewshift.methods.build import MATRIX_SHARES, START_SHARES, coefficients_of
+from fewshift.methods.rates import BySeen, Pair, Share, certainty
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.progress import Track, silent
@@ -23,15 +23,17 @@ from fewshift.types import Episode
 
 LazyEpisode: TypeAlias = Callable[[], Episode]  # read when needed: a task may be 50 MB of pixels
 TUNABLE = ("pa", "tsa", "ta2", "gd", "tsp", "start", "tsp_start", "tsp_ta2")
-WITH_STARTS = ("start", "tsp_start")
+# What validation chooses beside rates: the axis of the search, its name in a kit's info, the methods.
+SHARES = (("start", START_SHARES, ("start", "tsp_start")), ("matrix", MATRIX_SHARES, ("tsp_start",)))
 
 
 class Point(NamedTuple):
-    """What is searched over: two rates, and how much of the domains' own starting values a task takes."""
+    """What is searched over: two rates, and how much of the domains' starting values and P a task takes."""
 
     adapters: float
     last: float
-    share: float = 1.0
+    start: float = 1.0
+    matrix: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,8 @@ class Grid:
 
     adapters: tuple[float, ...] = (0.0, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
     last: tuple[float, ...] = (0.0, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
-    share: tuple[float, ...] = (0.0, 0.5, 1.0)  # where there are starting values
+    start: tuple[float, ...] = (0.0, 0.5, 1.0)  # where there are starting values
+    matrix: tuple[float, ...] = (0.0, 0.5, 1.0)  # where there are both
     rounds: int = 2  # passes over all axes; a pass that changes nothing ends the search
 
 
@@ -61,7 +64,7 @@ def tune(accuracy_of: Callable[[Point], float], start: Point, grid: Grid) -> Tun
     best = start
     for _ in range(grid.rounds):
         before = best
-        for axis in ("adapters", "last", "share"):
+        for axis in Point._fields:
             for side in (1, -1):
                 while (point := _neighbour(best, axis, side, grid)) is not None:
                     if point not in tried:
@@ -86,15 +89,15 @@ class ChosenRates:
     """What `choose_rates` found, ready for a kit's `info`."""
 
     pairs: Mapping[str, Mapping[str, list[float]]]  # method -> {"seen": [...], "unseen": [...]}
-    shares: Mapping[str, Mapping[str, float]]  # method with starting values -> {"seen": …, "unseen": …}
+    shares: Mapping[str, Mapping[str, Mapping[str, float]]]  # what -> method -> {"seen": …, "unseen": …}
     threshold: float | None
     tried: Mapping[
         str, Mapping[str, list[list[float]]]
-    ]  # method -> kind -> rows of (adapters, last, share, accuracy)
+    ]  # method -> kind -> rows of a point's numbers and its accuracy
 
     def into(self, kit: Kit) -> Kit:
         """The kit with these rates."""
-        found = {"rates": self.pairs, "start_shares": self.shares, "rates_tried": self.tried}
+        found = {"rates": self.pairs, **self.shares, "rates_tried": self.tried}
         info = {**kit.info, **{name: {**kit.info.get(name, {}), **new} for name, new in found.items()}}
         if self.threshold is not None:
             info["certainty_threshold"] = self.threshold
@@ -118,7 +121,7 @@ def choose_rates(
             "give domains their roles in its suite.json"
         )
     pairs: dict[str, dict[str, list[float]]] = {}
-    shares: dict[str, dict[str, float]] = {}
+    shares: dict[str, dict[str, dict[str, float]]] = {}
     tried: dict[str, dict[str, list[list[float]]]] = {}
     for name in methods:
         if name not in TUNABLE:
@@ -127,8 +130,9 @@ def choose_rates(
         for kind, tasks in (("seen", seen), ("unseen", unseen)):
             tuned = _tune(kit, engine, name, kind, tasks, grid or Grid(), track)
             pairs[name][kind] = [tuned.best.adapters, tuned.best.last]
-            if name in WITH_STARTS:
-                shares.setdefault(name, {})[kind] = tuned.best.share
+            for axis, what, having in SHARES:
+                if name in having:
+                    shares.setdefault(what, {}).setdefault(name, {})[kind] = getattr(tuned.best, axis)
             tried[name][kind] = [[*point, round(value, 5)] for point, value in tuned.tried.items()]
     threshold = _threshold(kit, seen, unseen, track) if kit.classifier is not None else None
     return ChosenRates(pairs, shares, threshold, tried)
@@ -140,22 +144,28 @@ def _tune(
     method = METHODS[name](kit, engine, oracle=True)
     published: BySeen = method.rates  # type: ignore[attr-defined]
     known = kit.info.get("rates", {}).get(name, {}).get(kind, getattr(published, kind))
-    share = kit.info.get("start_shares", {}).get(name, {}).get(kind, 1.0)
+    axes = [axis for axis, _, having in SHARES if name in having]
+    shares = {
+        axis: kit.info.get(what, {}).get(name, {}).get(kind, 1.0) for axis, what, _ in SHARES if axis in axes
+    }
 
     def accuracy_of(point: Point) -> float:
         pair = Pair(point.adapters, point.last)
         fixed = replace(method, rates=BySeen(pair, pair))  # type: ignore[type-var]
-        if name in WITH_STARTS:
-            fixed = replace(fixed, share=StartShare(point.share, point.share))  # type: ignore[type-var]
+        for axis in axes:
+            taken = getattr(point, axis)
+            fixed = replace(fixed, **{f"{axis}_share": Share(taken, taken)})  # type: ignore[type-var]
         label = f"{name} on {kind} validation tasks at " + ", ".join(f"{value:g}" for value in point)
         scores = [score(fixed, task(), Setting()).accuracy for task in track(tasks, label=label)]
         return sum(scores) / len(scores)
 
     if name == "pa" or len(kit.backbone.sites) == 1:  # there are no adapters
         grid = replace(grid, adapters=(0.0,))
-    if name not in WITH_STARTS:
-        grid = replace(grid, share=(1.0,))
-    return tune(accuracy_of, Point(known[0], known[1], share), grid)
+    if "start" not in axes:
+        grid = replace(grid, start=(1.0,))
+    if "matrix" not in axes:
+        grid = replace(grid, matrix=(1.0,))
+    return tune(accuracy_of, Point(known[0], known[1], **shares), grid)
 
 
 def _threshold(kit: Kit, seen: Sequence[LazyEpisode], unseen: Sequence[LazyEpisode], track: Track) -> float:
