@@ -1,14 +1,19 @@
 """The scores by which the default kit is chosen: the same tasks for every kit, kept where they are read."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 from fewshift.benchmarks import kit_score
+from fewshift.benchmarks.own_images import SCALES
 from fewshift.data.records_folder import open_records
 from fewshift.errors import DataError
+from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.nets import bundled
 from fewshift.nets.kit import KIT, Kit, load_kit, save_kit
 from fewshift.nets.tensor_file import read_tensors
@@ -40,7 +45,23 @@ def test_a_score_decides_which_kit_is_the_default(
         assert bundled.default_kit_name() == name
     after = read_tensors(tmp_path / "seeing.kit", KIT)[1]
     assert all(before[name].equal(after[name]) for name in before)
-    assert load_kit(tmp_path / "seeing.kit").info["validation"]["default_score"] == seeing["score"]
+    kit = load_kit(tmp_path / "seeing.kit")
+    assert kit.info["validation"]["default_score"] == seeing["score"]
+    assert kit.info["calibration"]["scale"] == seeing["scale"]
+    pictures = [Image.new("RGB", (32, 32), colour) for colour in ("red", "navy")]
+    assert FewShotClassifier(kit=kit, quiet=True).fit(pictures, [0, 1]).fitted_.scale == seeing["scale"]
+
+
+def test_the_scale_is_least_surprising_on_both_kinds_of_domains() -> None:
+    def rows(role: str, count: int, best: float) -> list[dict[str, Any]]:
+        losses = [abs(math.log(scale / best)) for scale in SCALES]
+        return [{"role": role, "cross_entropy_by_scale": losses} for _ in range(count)]
+
+    assert kit_score.best_scale([*rows("seen", 9, 7.0), *rows("valid_unseen", 1, 7.0)]) == 7.0
+    # however many there are of a kind, it has half of the say
+    mixed = kit_score.best_scale([*rows("seen", 9, 20.0), *rows("valid_unseen", 1, 5.0)])
+    assert 5.0 <= mixed <= 20.0
+    assert mixed == kit_score.best_scale([*rows("seen", 1, 20.0), *rows("valid_unseen", 9, 5.0)])
 
 
 def test_both_kinds_of_domains_are_needed(md_mini: Path, kit_file: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which kit should be the default? The accuracy of a plain fit on small validation tasks, one number a kit.
+"""Which kit should be the default, and how sure may it be? Plain fits on small validation tasks.
 
 fewshift bench kits --records DIR --kits narrow,lite0 --write
 
@@ -74,6 +74,7 @@ def _summary(rows: Sequence[dict[str, Any]], first: Sequence[dict[str, Any]]) ->
     return {
         "score": round(sum(means.values()) / len(means), 4),
         **means,
+        "scale": best_scale(rows),
         "domains": {
             name: round(float(np.mean([row["fit"] for row in rows if row["domain"] == name])), 4)
             for name in dict.fromkeys(row["domain"] for row in rows)
@@ -83,8 +84,18 @@ def _summary(rows: Sequence[dict[str, Any]], first: Sequence[dict[str, Any]]) ->
     }
 
 
+def best_scale(rows: Sequence[dict[str, Any]]) -> float:
+    """The scale of the cosine at which queries are least surprising, both kinds of domains alike."""
+    by_role = [[row["cross_entropy_by_scale"] for row in rows if row["role"] == role] for role in ROLES]
+    return own_images.SCALES[int(np.sum([np.mean(part, axis=0) for part in by_role], axis=0).argmin())]
+
+
 def write_score(kit: str, outcome: dict[str, Any]) -> Path:
-    """Put a kit's score into its file, where the choice of the default reads it; tensors stay the same."""
+    """Put a kit's score and scale into its file; tensors stay the same.
+
+    The choice of the default reads the score. The scale is that of fits which can hold nothing out, and where
+    others begin to look for theirs.
+    """
     path = bundled_kits().get(kit, Path(kit))
     header, tensors = read_tensors(path, KIT)
     found = outcome["kits"][kit]
@@ -93,6 +104,7 @@ def write_score(kit: str, outcome: dict[str, Any]) -> Path:
         "default_score": found["score"],
         "default_score_of": {role: found[role] for role in ROLES} | outcome["settings"],
     }
+    header["info"]["calibration"] = {"scale": found["scale"], "of": outcome["settings"]}
     write_tensors(path, KIT, header, tensors)
     return path
 
@@ -100,9 +112,9 @@ def write_score(kit: str, outcome: dict[str, Any]) -> Path:
 def table(outcome: dict[str, Any]) -> str:
     """The scores for people."""
     first = next(iter(outcome["kits"]))
-    lines = [f"{'kit':<16} {'seen':>6} {'valid_unseen':>13} {'score':>6}  against {first}"]
+    lines = [f"{'kit':<16} {'seen':>6} {'valid_unseen':>13} {'score':>6} {'scale':>6}  against {first}"]
     for kit, row in outcome["kits"].items():
         against = "" if kit == first else f"{100 * row['difference']:+.1f} ± {100 * row['interval']:.1f}"
         means = f"{row['seen']:>6.1%} {row['valid_unseen']:>13.1%} {row['score']:>6.1%}"
-        lines.append(f"{kit:<16} {means}  {against}".rstrip())
+        lines.append(f"{kit:<16} {means} {row['scale']:>6g}  {against}".rstrip())
     return "\n".join(lines)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from fewshift.benchmarks.even_batches import EvenBatches, most_together
 from fewshift.benchmarks.own_summary import summaries
@@ -30,6 +31,20 @@ from fewshift.types import Split
 __all__ = ["WAY", "run"]
 
 ON_ALL_SITES = ("tsp", "tsa", "gd")  # what a graph can do
+SCALES = (
+    4.0,
+    5.0,
+    6.0,
+    7.0,
+    8.5,
+    10.0,
+    12.0,
+    14.0,
+    17.0,
+    20.0,
+    28.0,
+    40.0,
+)  # of the cosine, tried on queries
 
 
 def run(
@@ -103,6 +118,7 @@ def _row(opened: Opened, engine: Engine, method: str, seed: int, task: OwnTask) 
         "fit": float((cosines.argmax(1) == asked).double().mean()),
         "ncc": float((plain.argmax(1) == asked).double().mean()),
         "cross_entropy": float(-shares[torch.arange(len(asked)), asked].clamp_min(1e-12).log().mean()),
+        "cross_entropy_by_scale": [float(F.cross_entropy(scale * cosines, asked)) for scale in SCALES],
         "confidence": float(shares.max(1).values.mean()),
         "unknown": float((fit.familiar.scores(cosines) > fit.familiar.limit).double().mean()),
         "steps": fit.settings.steps,

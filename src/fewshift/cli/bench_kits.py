@@ -18,13 +18,14 @@ def kits(
     tasks: Annotated[int, typer.Option(min=1, help="Tasks a domain with each of 1, 2 and 5 shots.")] = 1,
     seed: Annotated[int, typer.Option(help="Names the tasks.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "auto",
-    write: Annotated[bool, typer.Option("--write", help="Put each score into its kit's file.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Put score and scale into the kit's file.")] = False,
     json_file: JsonFile = None,
 ) -> None:
     """Accuracy of a plain fit with each kit on the same small validation tasks: the best is the default.
 
     VALID classes of seen domains and the valid_unseen domains, five classes a task; a kit's score is the mean
-    of the two kinds. Test classes and unseen domains are not looked at.
+    of the two kinds, its scale the temperature at which the queries are least surprising. Test classes and
+    unseen domains are not looked at.
 
     Example: `fewshift bench kits --records DIR --kits narrow,lite0`
     """
