@@ -12,8 +12,10 @@ from fewshift.cli.train_wanted import MetaWanted
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import Kit, Part
 from fewshift.nets.policy import PART, policy_of, policy_part
+from fewshift.nets.precision import precision_named
 from fewshift.nets.preconditioner_part import UNDER_POLICY, preconditioner_part
 from fewshift.presets.training import paper_policy, paper_preconditioners, quick_policy, quick_preconditioners
+from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.policy import train_policy
 from fewshift.training.under_policy import train_preconditioners_under
 
@@ -41,6 +43,7 @@ def run_under_policy(wanted: MetaWanted) -> None:
             folder,
             watch=recipe.watch,
             resume=wanted.run.resume,
+            meta_gradients=best_meta_gradients(ready.kit.backbone, precision_named(wanted.precision)),
             track=ready.track,
             team=ready.team,
         )
