@@ -47,7 +47,7 @@ def test_a_score_decides_which_kit_is_the_default(
     assert all(before[name].equal(after[name]) for name in before)
     kit = load_kit(tmp_path / "seeing.kit")
     assert kit.info["validation"]["default_score"] == seeing["score"]
-    assert kit.info["calibration"]["scale"] == seeing["scale"]
+    assert kit.info["validation"]["scale"] == seeing["scale"]
     pictures = [Image.new("RGB", (32, 32), colour) for colour in ("red", "navy")]
     assert FewShotClassifier(kit=kit, quiet=True).fit(pictures, [0, 1]).fitted_.scale == seeing["scale"]
 

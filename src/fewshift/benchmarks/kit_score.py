@@ -103,8 +103,8 @@ def write_score(kit: str, outcome: dict[str, Any]) -> Path:
         **header["info"].get("validation", {}),
         "default_score": found["score"],
         "default_score_of": {role: found[role] for role in ROLES} | outcome["settings"],
+        "scale": found["scale"],
     }
-    header["info"]["calibration"] = {"scale": found["scale"], "of": outcome["settings"]}
     write_tensors(path, KIT, header, tensors)
     return path
 

@@ -156,7 +156,7 @@ def ticking(track: Track, total: int) -> Iterator[Callable[[], None]]:
 
 
 def _scale(tools: Tools, choice: Choice) -> float:
-    default = float(tools.kit.info.get("calibration", {}).get("scale", SCALE))
+    default = float(tools.kit.info.get("validation", {}).get("scale", SCALE))
     if tools.mode == "published":
         return SCALE
     return default if choice.evidence is None else calibrated_scale(choice.evidence, default)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fewshift.nets.kit import Kit
 
-REPORTED = "validation"  # how good a kit was found: no method is built from that
+REPORTED = "validation"  # how good a kit was found, and how sure it may be: no accuracy depends on that
 
 
 def kit_fingerprint(kit: Kit) -> str:
