@@ -118,7 +118,9 @@ def _row(opened: Opened, engine: Engine, method: str, seed: int, task: OwnTask) 
         "fit": float((cosines.argmax(1) == asked).double().mean()),
         "ncc": float((plain.argmax(1) == asked).double().mean()),
         "cross_entropy": float(-shares[torch.arange(len(asked)), asked].clamp_min(1e-12).log().mean()),
-        "cross_entropy_by_scale": [float(F.cross_entropy(scale * cosines, asked)) for scale in SCALES],
+        "cross_entropy_by_scale": [
+            round(float(F.cross_entropy(scale * cosines, asked)), 4) for scale in SCALES
+        ],
         "confidence": float(shares.max(1).values.mean()),
         "unknown": float((fit.familiar.scores(cosines) > fit.familiar.limit).double().mean()),
         "steps": fit.settings.steps,
