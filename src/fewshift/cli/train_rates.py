@@ -29,7 +29,8 @@ def rates(
 ) -> None:
     """Choose a method's test rates on VALID classes of seen domains and on valid_unseen domains.
 
-    The search goes uphill from the rates the kit has, or the published ones. No test class and no unseen
+    The search goes uphill from the rates the kit has, or the published ones; for start and tsp_start also
+    over how much of the learned starting values, and of P, a task takes. No test class and no unseen
     domain is looked at. The pairs go into the kit, with all that were tried;
     the methods gd_tuned and tsp_tuned read them, and --no-oracle its certainty threshold.
 
@@ -90,7 +91,13 @@ def rates(
     for name, pairs in chosen.pairs.items():
         for kind, (adapters, last) in pairs.items():
             best = max(row[-1] for row in chosen.tried[name][kind])
-            typer.echo(f"{name}, {kind}: adapters {adapters:g}, last map {last:g} ({best:.1%} on validation)")
+            shares = [
+                f", {what.replace('_', ' ')} {found[name][kind]:g}"
+                for what, found in chosen.shares.items()
+                if name in found
+            ]
+            rates = f"adapters {adapters:g}, last map {last:g}{''.join(shares)}"
+            typer.echo(f"{name}, {kind}: {rates} ({best:.1%} on validation)")
     if chosen.threshold is not None:
         typer.echo(f"certainty above which a domain counts as seen: {chosen.threshold:.3f}")
     typer.echo(f"wrote {out}", err=True)
