@@ -93,12 +93,8 @@ def run(
             if memory:
                 row["peak_mb"] = peak_memory(name, size, width, image_size)
             results.append(row)
-    settings = {
-        "steps": steps,
-        "width": width,
-        "image_size": image_size,
-        "repeats": repeats or f"{REPEATS}, or 1 where the public loop takes over {LONG:g} s",
-    }
+    often = repeats or f"{REPEATS}, or 1 where the public loop takes over {LONG:g} s"
+    settings = {"steps": steps, "width": width, "image_size": image_size, "repeats": often}
     return {"machine": machine(device, rates), "settings": settings, "results": results}
 
 
