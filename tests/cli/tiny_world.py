@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from unittest import mock
@@ -27,6 +27,7 @@ from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import ImageSettings, Kit, save_kit
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.presets.reproduce import Stage
 
 SEEN = ("squares", "tiles")
 ROLES = {"squares": "seen", "tiles": "seen", "near": "valid_unseen", "far": "unseen"}
@@ -75,6 +76,15 @@ def options(**given: object) -> tuple[str, ...]:
     return tuple(
         word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))
     )
+
+
+def run_stages(stages: Iterable[Stage]) -> None:
+    """Every command in order; each makes the file it promises."""
+    for stage in stages:
+        stage.makes.parent.mkdir(parents=True, exist_ok=True)
+        done = shell(*stage.words)
+        assert done.code == 0, f"{stage.words}: {done.err}"
+        assert stage.makes.exists()
 
 
 def shell(*words: object) -> Outcome:

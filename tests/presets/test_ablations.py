@@ -13,7 +13,7 @@ import pytest
 import typer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
-from tiny_world import SEEN, shell, write_kit, write_records
+from tiny_world import SEEN, run_stages, write_kit, write_records
 
 from fewshift.cli.app import app
 from fewshift.errors import FewshiftError
@@ -90,11 +90,7 @@ def test_all_of_it_runs_at_tiny_sizes_and_its_tables_can_be_made(
     records, kit = write_records(tmp_path / "records"), write_kit(tmp_path / "tiny.kit")
     setup = Setup(("--records", str(records)), SEEN, tmp_path / "out", TINY, "cpu", str(kit))
     stages = table_named("ablations").stages(setup)
-    setup.file("").mkdir(parents=True)
-    for stage in stages:
-        done = shell(*stage.words)
-        assert done.code == 0, f"{stage.words}: {done.err}"
-        assert stage.makes.exists()
+    run_stages(stages)
     made = {stage.makes.name.rsplit("-", 1)[0]: stage.makes for stage in stages}
     learned = load_kit(made["roots-free-minus"]).preconditioners
     assert learned is not None

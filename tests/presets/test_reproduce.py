@@ -12,7 +12,7 @@ import torch
 import typer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
-from tiny_world import SEEN, shell, write_kit, write_records
+from tiny_world import SEEN, run_stages, shell, write_kit, write_records
 
 from fewshift.cli.app import app
 from fewshift.core.precond import DomainPreconditioners
@@ -124,11 +124,7 @@ def test_an_ablation_runs_at_tiny_sizes(tmp_path: Path) -> None:
     records = write_records(tmp_path / "records")
     setup = Setup(("--records", str(records)), SEEN, tmp_path / "out", TINY, "cpu")
     stages = table_named("hard-label").stages(setup)
-    setup.file("").mkdir(parents=True)
-    for stage in stages:
-        done = shell(*stage.words)
-        assert done.code == 0, f"{stage.words}: {done.err}"
-        assert stage.makes.exists()
+    run_stages(stages)
     results = next(stage.makes for stage in stages if stage.words[0] == "evaluate")
     scores = {read.score.method: read.score for read in read_scores([results])}
     assert set(scores) == {"tsp", "tsp_hard_label"}
