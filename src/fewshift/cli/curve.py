@@ -47,12 +47,13 @@ class CurveOptions:
 
 def run_curve(options: CurveOptions) -> None:
     """Draw the tasks, score the methods, print the tables and write the page."""
+    from fewshift.cli.evaluate_inputs import counts
     from fewshift.estimator.curve import DEFAULT_METHODS, contestants
     from fewshift.estimator.curve_tasks import plan_curve
     from fewshift.estimator.kits import open_kit
     from fewshift.evaluation.curve_scores import CurveScores
 
-    shots = None if options.shots is None else parse_shots(options.shots)
+    shots = None if options.shots is None else counts(options.shots, "--shots")
     tasks = TASKS if options.tasks is None else options.tasks
     plan = plan_curve(options.folder, shots, options.way, tasks, options.seed)
     page = options.html or Path(f"{plan.domain.name}-curve.html")
@@ -78,14 +79,6 @@ def run_curve(options: CurveOptions) -> None:
         if options.out is not None:
             typer.echo(f"wrote {len(scores)} lines to {options.out}", err=True)
         typer.echo(_printable(f"wrote {page}: also mix-ups and pictures of the mistakes"), err=True)
-
-
-def parse_shots(text: str) -> list[int]:
-    """`1,2,5` as numbers."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not words or not all(word.isdecimal() and int(word) > 0 for word in words):
-        raise FewshiftError(f"--shots is {text!r}: give numbers of images a class with commas, such as 1,2,5")
-    return [int(word) for word in words]
 
 
 def _scored(

@@ -20,6 +20,7 @@ from fewshift.data.suite_cache import cache_of, cache_state, with_exact_caches
 from fewshift.data.suites import open_suite
 from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS, Builder
+from fewshift.nets.device import device_named
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.progress import Track
@@ -98,17 +99,7 @@ def _builder(name: str) -> Builder:
 
 def choose_device(name: str) -> torch.device:
     """The device of this name; for "auto" a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as problem:
-        reason = str(problem).split("\n")[0]
-        if reason.startswith("Expected one of"):  # a list of twenty, most of which nobody has
-            reason = "torch knows none of this name"
-        raise FewshiftError(f"--device {name} cannot be used here ({reason}): try --device cpu") from None
-    return device
+    return device_named(name, f"--device {name}", "--device cpu")
 
 
 def open_domains(

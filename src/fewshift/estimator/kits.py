@@ -11,10 +11,10 @@ from typing import TypeAlias
 import torch
 
 from fewshift.data.pixels import PixelRule
-from fewshift.errors import FewshiftError
 from fewshift.evaluation.pixel_rule import pixel_rule
 from fewshift.nets.bundled import bundled_kits, default_kit_name, find_kit
 from fewshift.nets.choice import choose_engine
+from fewshift.nets.device import device_named
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.nets.notices import say_once
@@ -55,15 +55,8 @@ def open_kit(kit: KitLike, device: str, engine: str, quiet: bool) -> Opened:
 
 def choose_device(name: str) -> torch.device:
     """The device of this name; for "auto" a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.zeros(1, device=torch.device(name)).device
-    except (RuntimeError, AssertionError, TypeError) as problem:
-        reason = str(problem).split("\n")[0]
-        if reason.startswith("Expected one of"):  # a list of twenty, most of which nobody has
-            reason = "torch knows none of this name"
-        raise FewshiftError(f"the device {name!r} cannot be used here ({reason}): try 'cpu'") from None
+    found = device_named(name, f"the device {name!r}", "'cpu'")
+    return torch.empty(0, device=found).device  # with its number: one GPU has one name
 
 
 @lru_cache(maxsize=2)
