@@ -25,6 +25,17 @@ def test_adapt_writes_a_row_for_each_size_and_engine(fewshift: Fewshift, tmp_pat
     assert {"seconds", "ratio", "tflops", "share", "accuracy"} <= set(rows[1])
 
 
+def test_small_tasks_are_timed_alone_and_together(fewshift: Fewshift, tmp_path: Path) -> None:
+    out = tmp_path / "small.json"
+    words = "bench small --shots 1 --width 2 --image-size 16 --repeats 1 --tasks 3"
+    result = fewshift(*words.split(), "--json", out)
+    assert result.code == 0, result.err
+    rows = json.loads(out.read_text())["results"]
+    assert [(row["engine"], row["together"]) for row in rows] == [("public", 1), ("folded", 1), ("folded", 3)]
+    assert all(row["tasks_per_second"] > 0 for row in rows)
+    assert rows[2]["scored_per_second"] > 0
+
+
 def test_the_gate_wants_a_cuda_device(fewshift: Fewshift, tmp_path: Path) -> None:
     result = fewshift("bench", "gate", "--kit", tmp_path / "no.kit", "--device", "cpu")
     assert result.code == 2
@@ -42,6 +53,7 @@ def test_a_precision_that_is_none_is_named(fewshift: Fewshift) -> None:
         ("adapt --sizes x", "--sizes is 'x': give whole numbers from 1 up"),
         ("adapt --sizes 5,0", "--sizes is '5,0'"),
         ("adapt --device abacus", "--device abacus cannot be used here"),
+        ("small --shots 0", "--shots is '0'"),
         ("meta --device abacus", "--device abacus cannot be used here"),
         ("gap --device abacus", "--device abacus cannot be used here"),
         ("fit --sizes 0", "--sizes is '0'"),

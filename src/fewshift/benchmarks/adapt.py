@@ -71,9 +71,9 @@ def run(
         features: dict[str, Callable[[Tensor], Tensor]] = {}
         most = len(runs) * (repeats or REPEATS)
         for name, adapt in track(_turns(runs, found, repeats), label=f"{size} images", total=most):
-            start = _now(device)
+            start = now(device)
             features[name] = adapt()
-            found[name] = min(found[name], _now(device) - start)
+            found[name] = min(found[name], now(device) - start)
         work = step_work(width, image_size, net.stem_padding) * size * steps / 1e12
         for name in engines:
             kind, _, asked = name.partition(" ")
@@ -122,9 +122,9 @@ def lived_in_net(width: int, image_size: int) -> ResNet18:
     return net.eval()
 
 
-def make_task(size: int, image_size: int, device: str) -> tuple[Task, Labelled]:
+def make_task(size: int, image_size: int, device: str, number: int = 0) -> tuple[Task, Labelled]:
     """Classes around random mean images, with noise; one way for every ten images, five at least."""
-    generator = torch.Generator().manual_seed(size)
+    generator = torch.Generator().manual_seed(size + 1000 * number)
     way = min(50, max(min(5, size), size // 10))
     means = torch.randn(way, 3, image_size, image_size, generator=generator)
 
@@ -161,9 +161,9 @@ def matrix_product_rate(device: str, size: int = 0, precision: Precision = "floa
     best = float("inf")
     with arithmetic(precision):
         for _ in range(5):
-            start = _now(device)
+            start = now(device)
             a @ b
-            best = min(best, _now(device) - start)
+            best = min(best, now(device) - start)
     return round(2 * size**3 / best / 1e12, 4)
 
 
@@ -220,7 +220,8 @@ def _accuracy(features: Callable[[Tensor], Tensor], task: Task, query: Labelled)
     return (logits.argmax(1) == query.labels).float().mean().item()
 
 
-def _now(device: str) -> float:
+def now(device: str) -> float:
+    """The clock, when the device has done all it was asked."""
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
     return time.perf_counter()

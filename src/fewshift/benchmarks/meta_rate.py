@@ -7,12 +7,11 @@ The images are random. Tasks have at most 20 ways, 120 support images and 5 quer
 
 from __future__ import annotations
 
-import time
 from typing import Any, Literal
 
 import torch
 
-from fewshift.benchmarks.adapt import lived_in_net, machine, matrix_product_rate
+from fewshift.benchmarks.adapt import lived_in_net, machine, matrix_product_rate, now
 from fewshift.data.pixels import PixelRule
 from fewshift.data.protocol import Protocol
 from fewshift.data.resident import ResidentDomain
@@ -59,14 +58,14 @@ def run(
             tasks_per_update=tasks_per_update, inner=inner, spectrum_every=10**9, validation_tasks=0
         )
         learner = PreconditionerLearner(backbone, tasks, settings, way, ALONE)
-        began = _now(device)
+        began = now(device)
         for step in track(range(updates), label=f"order {order}: warming up", total=updates):
             learner.update(step)
-        warm = _now(device)
+        warm = now(device)
         # The same tasks again: every graph is there, and nothing waits for the host.
         for step in track(range(updates), label=f"order {order}: timing", total=updates):
             learner.update(step)
-        seconds = _now(device) - warm
+        seconds = now(device) - warm
         row = {
             "order": order,
             "width": width,
@@ -92,9 +91,3 @@ def noise(name: str, size: int, device: str) -> ResidentDomain:
     levels = torch.randint(0, 256, shape, dtype=torch.uint8, device=device, generator=generator)
     rule = PixelRule(size, "protocol")
     return ResidentDomain(spec, rule, levels, {c: c * EACH for c in range(CLASSES)})
-
-
-def _now(device: str) -> float:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize(device)
-    return time.perf_counter()

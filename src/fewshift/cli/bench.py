@@ -92,6 +92,45 @@ def adapt(
 
 
 @bench.command()
+def small(
+    shots: Annotated[str, typer.Option(help="Support images a class, with commas.")] = "1,5",
+    width: Annotated[int, typer.Option(help="The ResNet-18's width; 64 is the published one.", min=1)] = 64,
+    image_size: Annotated[int, typer.Option(help="Pixels a side.", min=8)] = 84,
+    precision: Annotated[
+        str, typer.Option(help="On a GPU: float32, tf32 or float16, several with commas.")
+    ] = "tf32,float16",
+    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    tasks: Annotated[
+        int | None, typer.Option(help="Tasks at a time. Default: what one batch of a GPU holds.", min=1)
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="The best of so many counts.", min=1)] = 3,
+    json_file: JsonFile = None,
+) -> None:
+    """Five-way tasks a second, one by one and many together, against the public loop in the same run.
+
+    Example: `fewshift bench small --device cuda --shots 1,5 --json small.json`
+    """
+    from fewshift.benchmarks import small_tasks
+    from fewshift.cli.evaluate_inputs import choose_device, counts, words
+    from fewshift.nets.precision import precision_named
+
+    choose_device(device)
+    precisions = [precision_named(name) for name in words(precision)]
+    outcome = small_tasks.run(
+        counts(shots, "--shots"),
+        width,
+        image_size,
+        device,
+        precisions,
+        tasks=tasks,
+        repeats=repeats,
+        track=bars(),
+    )
+    typer.echo(small_tasks.table(outcome), err=True)
+    finish(outcome, json_file)
+
+
+@bench.command()
 def meta(
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
     width: Annotated[int, typer.Option(help="The ResNet-18's width.", min=1)] = 16,
@@ -138,6 +177,7 @@ def gate(
     methods: Annotated[str, typer.Option(help="Methods that adapt, with commas.")] = "tsa,tsp",
     tasks: Annotated[int, typer.Option(help="Tasks in all, shared by the domains.", min=2)] = 200,
     protocol: Annotated[str, typer.Option(help="varying, five-shot or one-shot.")] = "varying",
+    split: Annotated[str, typer.Option(help="Classes to draw tasks from: train, valid or test.")] = "valid",
     device: Annotated[str, typer.Option(help="A CUDA device.")] = "cuda",
     json_file: JsonFile = None,
 ) -> None:
@@ -164,14 +204,15 @@ def gate(
         )
     where = inputs.choose_device(device)
     _, loaded = find_kit(kit, where)
-    found = inputs.open_domains(records, None, suite, inputs.words(domains), "test", silent)
+    part = inputs.split_named(split)
+    found = inputs.open_domains(records, None, suite, inputs.words(domains), part, silent)
     chosen = with_roles(found, loaded.domains)
     read = reader(chosen, pixel_rule(loaded), reveal_seen=True)
-    among = [choices(domain.spec, "test", inputs.protocol_named(protocol)) for domain in chosen]
+    among = [choices(domain.spec, part, inputs.protocol_named(protocol)) for domain in chosen]
     plans = (plan_task(among[n % len(among)], 0, n // len(among)) for n in range(tasks))
     precisions = [precision_named(name) for name in inputs.words(precision)]
     episodes = bars()(map(read, plans), label="tasks", total=tasks)
-    outcome = gates.run(loaded, episodes, where, precisions, inputs.words(methods))
+    outcome = {"split": part} | gates.run(loaded, episodes, where, precisions, inputs.words(methods))
     finish(outcome, json_file)
     failed = [row for row in outcome["results"] if not row["passes"]]
     for row in failed:
