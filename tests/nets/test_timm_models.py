@@ -2,11 +2,14 @@
 
 import importlib
 import sys
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+import fewshift as fs
 from fewshift.errors import FewshiftError
 from fewshift.nets.architectures import bare_kit
 from fewshift.nets.timm_models import image_settings, timm_model
@@ -62,3 +65,27 @@ def test_a_real_model_by_name() -> None:
         assert net(torch.zeros(1, 3, 64, 64)).shape == (1, 512)
     with pytest.raises(FewshiftError, match="timm cannot make 'resnet10x'"):
         timm_model("resnet10x", pretrained=False)
+
+
+@pytest.mark.skipif(not timm_is_usable(), reason="timm does not import here: it needs a fitting torchvision")
+@pytest.mark.parametrize("name", ["resnet10t", "efficientnet_lite0", "convnext_atto", "vit_tiny_patch16_224"])
+def test_own_images_with_a_real_model(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From the name to a saved fit, for four families; random weights, since real ones need a network."""
+    timm = importlib.import_module("timm")
+    made = timm.create_model
+
+    def without_weights(model: str, pretrained: bool = False, **rest: Any) -> Any:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            return made(model, pretrained=False, **rest)
+
+    monkeypatch.setattr(timm, "create_model", without_weights)
+    chance = np.random.default_rng(0)
+    colours = np.repeat(chance.integers(0, 256, (2, 1, 1, 3)), 3, axis=0)
+    images = np.clip(colours + chance.integers(-30, 31, (6, 48, 48, 3)), 0, 255).astype(np.uint8)
+    labels = ["sand"] * 3 + ["sea"] * 3
+    classifier = fs.FewShotClassifier(kit=f"timm:{name}", method="gd", device="cpu").fit(images, labels)
+    assert classifier.predict(images).tolist() == labels
+    classifier.save(tmp_path / "own.fewshift")
+    again = fs.load(tmp_path / "own.fewshift", device="cpu")
+    np.testing.assert_array_equal(again.predict_proba(images), classifier.predict_proba(images))
