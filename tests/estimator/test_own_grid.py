@@ -7,12 +7,9 @@ import pytest
 import torch
 
 from fewshift.benchmarks import own_grid
-from fewshift.benchmarks.embed_many import embedder
 from fewshift.benchmarks.own_tasks import QUERIES, WAY, draw, part_of, sources
 from fewshift.data.records_folder import open_records
 from fewshift.estimator.kits import open_kit
-from fewshift.nets.engine import PlainEngine
-from fewshift.nets.graph import GraphEngine
 from fewshift.nets.kit import Kit
 
 
@@ -35,16 +32,6 @@ def test_a_task_has_its_shots_and_repeats(md_mini: Path, small_kit: Kit) -> None
     assert not torch.equal(task.support, other.support)
     rows = torch.cat([task.support, task.query]).flatten(1)
     assert len(torch.unique(rows, dim=0)) == len(rows)
-
-
-def test_features_of_many_tasks_are_those_of_each(small_kit: Kit) -> None:
-    backbone = small_kit.backbone
-    images = torch.randn(3, 4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    many = [{s: (1 + k) * v for s, v in backbone.init().items()} for k in range(2)]
-    plain = PlainEngine(backbone)
-    found = embedder(GraphEngine(backbone, captured=False), images)([*many, {}])
-    for features, params, x in zip(found, [*many, {}], images, strict=True):
-        torch.testing.assert_close(features, plain.embed(params, x), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("shot", [1, 2])

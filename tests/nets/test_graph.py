@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -168,6 +169,36 @@ def together(
         torch.testing.assert_close(one.losses, wanted.losses, rtol=0, atol=atol)
         for site, value in wanted.params.items():
             torch.testing.assert_close(one.params[site], value, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("counts", [(4, 4, 4), (4, 5, 4, 1)])
+def test_features_of_many_tasks_are_those_of_each(counts: tuple[int, ...], make_backbone: Make) -> None:
+    """Batches hold tasks with equally many images; a task without all sites stands alone."""
+    backbone = make_backbone()
+    generator = torch.Generator().manual_seed(0)
+    images = [torch.randn(n, 3, 20, 20, generator=generator, dtype=backbone.dtype) for n in counts]
+    many = [{site: (1 + k) * value for site, value in backbone.init().items()} for k in range(len(counts))]
+    many[1] = {}
+    plain, graph = PlainEngine(backbone), GraphEngine(backbone, precision="float32", captured=False)
+    for found, wanted in zip(graph.embed_many(many, images), plain.embed_many(many, images), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_batches_of_a_few_sizes_give_the_same_features(make_backbone: Make) -> None:
+    """On a GPU batches are filled up; nobody sees it."""
+    backbone = make_backbone().to("cuda")
+    images = torch.randn(11, 3, 20, 20, dtype=backbone.dtype, device="cuda")
+    engine = GraphEngine(backbone, precision="float32")
+    params = backbone.init()
+    for embed in (
+        backbone.embed,
+        partial(engine.embed, params),
+        partial(PlainEngine(backbone).embed, params),
+    ):
+        singly = torch.cat([embed(image[None]) for image in images])
+        torch.testing.assert_close(embed(images), singly, rtol=1e-3, atol=1e-4)
 
 
 def test_a_task_that_diverges_harms_no_other(make_backbone: Make, make_task: MakeTask) -> None:

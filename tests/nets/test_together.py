@@ -54,6 +54,20 @@ def test_threads_meet_and_get_their_own(make_backbone: Make, make_task: MakeTask
     assert len(inner.batches) == 2
 
 
+def test_features_are_asked_for_together_too(make_backbone: Make, make_task: MakeTask) -> None:
+    backbone = make_backbone()
+    engine = Together(PlainEngine(backbone))
+    tasks = [make_task(images, way=2) for images in (4, 5, 6)]
+    wanted = [backbone(backbone.init(), task.support.images) for task in tasks]
+    for _ in range(2):  # threads are kept for a second time
+        found = engine.each(
+            [lambda t=task: engine.embed(backbone.init(), t.support.images) for task in tasks]  # type: ignore[misc]
+        )
+        for one, other in zip(found, wanted, strict=True):
+            torch.testing.assert_close(one, other)
+    assert engine.expected == 0
+
+
 def test_a_problem_reaches_all_who_wait(make_backbone: Make, make_task: MakeTask) -> None:
     backbone = make_backbone()
     engine = Together(PlainEngine(backbone))

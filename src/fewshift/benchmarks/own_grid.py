@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewshift.benchmarks.embed_many import embedder
 from fewshift.benchmarks.own_candidates import Candidate, candidate, facts_of, rule_of, start_of
 from fewshift.benchmarks.own_tasks import OwnTask, draw, ready, sources
 from fewshift.core.centroids import cosine_logits, prototypes
@@ -96,7 +96,7 @@ def _round(
         return _measured(cosine_logits(features[known:], centres, 1.0), asked)
 
     supports = [Task(Labelled(task.support, labels), task.way) for task in tasks]
-    embed_whole = embedder(opened.engine, whole)
+    embed_whole = partial(opened.engine.embed_many, images=list(whole))
     result = {
         "domain": np.array([task.domain for task in tasks]),
         "role": np.array([task.role for task in tasks]),
@@ -111,7 +111,7 @@ def _round(
     folds = halves(tasks[0].labels, 0)
     if folds is None:
         return result
-    embed_support = embedder(opened.engine, whole[:, :known])
+    embed_support = partial(opened.engine.embed_many, images=list(whole[:, :known]))
     frozen, held = [], []
     for fold in folds:
 

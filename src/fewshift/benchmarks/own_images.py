@@ -70,13 +70,14 @@ def run(
     found = sources(records, split, opened, domains, track)
     opened = ready(opened)
     jobs = [(source, index, shot) for shot in shots for index in range(tasks) for source in found]
+    together = Together(EvenBatches(opened.engine))
     rows: list[dict[str, Any]] = []
     bar = iter(track(range(len(jobs) + 1), label=f"fits with {opened.name}", total=len(jobs)))
     next(bar)
     while len(rows) < len(jobs) and (not rows or time.perf_counter() - began < seconds):
         group = jobs[len(rows) : len(rows) + _abreast(opened, method, jobs[len(rows)][2])]
         group = [job for job in group if job[2] == group[0][2]]
-        rows += _rows(opened, method, seed, [draw(*job, seed) for job in group])
+        rows += _rows(opened, together, method, seed, [draw(*job, seed) for job in group])
         for _ in group:
             next(bar)
     settings = {"kit": opened.name, "method": method, "way": WAY, "shots": list(shots), "tasks": tasks}
@@ -93,10 +94,11 @@ def _abreast(opened: Opened, method: str, shot: int) -> int:
     return most_together(WAY * shot) if graphs else 1
 
 
-def _rows(opened: Opened, method: str, seed: int, tasks: Sequence[OwnTask]) -> list[dict[str, Any]]:
+def _rows(
+    opened: Opened, together: Together, method: str, seed: int, tasks: Sequence[OwnTask]
+) -> list[dict[str, Any]]:
     if _abreast(opened, method, tasks[0].shot) == 1:
         return [_row(opened, opened.engine, method, seed, task) for task in tasks]
-    together = Together(EvenBatches(opened.engine))
     return together.each([partial(_row, opened, together, method, seed, task) for task in tasks])
 
 

@@ -91,7 +91,7 @@ def _rows(
         alone = best(partial(_one_by_one, engine, few), f"{precision}, one by one", len(few))
         yield _row(1, engine.name, precision, alone, public)
         together = best(partial(_adapted, engine, every), f"{precision}, together", len(every))
-        scored = best(partial(_scored, kit, engine, episodes), f"{precision}, scored", len(every))
+        scored = best(partial(_scored, kit, Together(engine), episodes), f"{precision}, scored", len(every))
         row = _row(len(every), engine.name, precision, together, public)
         yield row | {"scored_per_second": round(1 / scored, 1)}
 
@@ -117,8 +117,7 @@ def _one_by_one(engine: Engine, tasks: Sequence[Task]) -> object:
     return [_adapted(engine, [task]) for task in tasks]
 
 
-def _scored(kit: Kit, engine: Engine, episodes: Sequence[Episode]) -> object:
-    shared = Together(engine)
+def _scored(kit: Kit, shared: Together, episodes: Sequence[Episode]) -> object:
     return attempt(METHODS["tsa"](kit, shared, False), episodes, shared)
 
 

@@ -25,6 +25,7 @@ from fewshift.estimator.fitted import Fitted, Settings
 from fewshift.estimator.label_json import from_json, to_json
 from fewshift.estimator.labels import class_array
 from fewshift.estimator.unknown import Familiar
+from fewshift.nets.architectures import TIMM
 from fewshift.nets.bundled import bundled_kits
 from fewshift.nets.kit import Kit, load_kit, save_kit
 from fewshift.nets.tensor_file import Kind, join, part, read_tensors, write_tensors
@@ -72,11 +73,12 @@ def load(
 ) -> FewShotClassifier:
     """A saved classifier, ready to predict.
 
-    Its backbone comes from the file itself, from `kit`, or from the bundled kit that it was fitted with.
+    Its backbone comes from the file itself, from `kit`, or from the bundled kit or the timm model that it was
+    fitted with.
     """
     header, tensors = read_tensors(os.fspath(path), CLASSIFIER)
     if kit is None:
-        kit = _own_kit(part(tensors, "kit")) or _bundled(header, path)
+        kit = _own_kit(part(tensors, "kit")) or _named(header, path)
     classifier = FewShotClassifier(method=header["method"], kit=kit, device=device, engine=engine)
     opened = kits.open_kit(kit, device, engine, quiet=True)
     found = opened.kit.backbone.fingerprint()
@@ -143,9 +145,10 @@ def _own_kit(stored: Mapping[str, Tensor]) -> Kit | None:
         return load_kit(path)
 
 
-def _bundled(header: Mapping[str, Any], path: str | os.PathLike[str]) -> str:
+def _named(header: Mapping[str, Any], path: str | os.PathLike[str]) -> str:
+    """The kit that the file names, where a name is enough to have it."""
     name = str(header["kit"])
-    if name not in bundled_kits():
+    if name not in bundled_kits() and not name.startswith(TIMM):
         raise FewshiftError(
             f"{path} was fitted with the kit {name!r}, which does not come with Fewshift: "
             "say where that kit's file is (kit= or --kit), or save the classifier with its backbone"

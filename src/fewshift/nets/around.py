@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from fewshift.nets.backbone import Backbone
@@ -32,3 +34,9 @@ class AroundEngine:
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
         """Features under these parameters, without gradients."""
         return self.engine.embed(params, images)
+
+    def embed_many(
+        self, params: Sequence[TaskParams], images: Sequence[Tensor]
+    ) -> list[Tensor]:  # (n, 3, h, w) each -> (n, d) each
+        """As the inner engine does."""
+        return self.engine.embed_many(params, images)

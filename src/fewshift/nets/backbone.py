@@ -6,11 +6,13 @@ import copy
 import hashlib
 import threading
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from fewshift.nets.adapters import AdapterSet, resnet18_adapters
+from fewshift.nets.chunks import by_chunks
 from fewshift.types import TaskParams, Weights
 
 CHUNK = 256  # images a pass where no gradient is kept
@@ -34,7 +36,7 @@ class Backbone:
     @torch.no_grad()
     def embed(self, images: Tensor, chunk: int = CHUNK) -> Tensor:  # (n, 3, h, w) -> (n, dim)
         """The features of the frozen network, without task parameters."""
-        return torch.cat([self._apply(self.frozen, part) for part in torch.split(images, chunk)])
+        return by_chunks(partial(self._apply, self.frozen), images, chunk)
 
     def init(self) -> TaskParams:
         """The parameters every task starts from."""

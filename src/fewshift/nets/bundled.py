@@ -51,7 +51,7 @@ def find_kit(name_or_path: str | None, device: torch.device | str = "cpu") -> tu
             raise FewshiftError(
                 f"there is no kit {text!r}, neither a file nor a bundled one: give a kit's file{known}"
             )
-        return text.replace(":", "-"), bare.to(device)
+        return text, bare.to(device)
     return path.stem, load_kit(path, device)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import torch
@@ -15,6 +15,7 @@ from fewshift.core.losses import inner_objective
 from fewshift.core.updates import Update
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import CHUNK, Backbone
+from fewshift.nets.chunks import by_chunks
 from fewshift.nets.folded_resnet import (
     AdaptedFeatures,
     FoldedResNet,
@@ -57,9 +58,35 @@ class Engine(Protocol):
         """Features under these parameters, without gradients."""
         ...
 
+    def embed_many(
+        self, params: Sequence[TaskParams], images: Sequence[Tensor]
+    ) -> list[Tensor]:  # (n, 3, h, w) each -> (n, d) each
+        """The same for the images of several tasks, each under its own parameters."""
+        ...
+
+
+class InTurn:
+    """Engines that take one task after the other."""
+
+    def adapt_many(
+        self: Engine,
+        tasks: Sequence[Task],
+        starts: Sequence[TaskParams],
+        updates: Sequence[Update[Any]],
+        steps: int,
+    ) -> list[Trajectory]:
+        """One task after the other."""
+        return [self.adapt(*each, steps) for each in zip(tasks, starts, updates, strict=True)]
+
+    def embed_many(
+        self: Engine, params: Sequence[TaskParams], images: Sequence[Tensor]
+    ) -> list[Tensor]:  # (n, 3, h, w) each -> (n, d) each
+        """One task's images after the other's."""
+        return [self.embed(*each) for each in zip(params, images, strict=True)]
+
 
 @dataclass(frozen=True)
-class PlainEngine:
+class PlainEngine(InTurn):
     """The definition: the network as it is written down, differentiated by autograd."""
 
     backbone: Backbone
@@ -71,20 +98,14 @@ class PlainEngine:
         check_sites(self.backbone, start)
         return descend(inner_objective(self.backbone, task), start, update, steps)
 
-    def adapt_many(
-        self, tasks: Sequence[Task], starts: Sequence[TaskParams], updates: Sequence[Update[Any]], steps: int
-    ) -> list[Trajectory]:
-        """One task after the other."""
-        return [self.adapt(*each, steps) for each in zip(tasks, starts, updates, strict=True)]
-
     @torch.no_grad()
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
         """Features under these parameters, without gradients."""
-        return torch.cat([self.backbone(params, part) for part in torch.split(images, CHUNK)])
+        return by_chunks(partial(self.backbone, params), images, CHUNK)
 
 
 @dataclass(frozen=True)
-class FoldedEngine:
+class FoldedEngine(InTurn):
     """Adapter and batch norm folded into the kernels, the derivative by hand, channels-last."""
 
     backbone: Backbone
@@ -104,12 +125,6 @@ class FoldedEngine:
             features = SupportFeatures(self.net, images, tuple(start))
             objective = inner_objective(lambda params, _images: features(params), task)
             return descend(objective, start, update, steps)
-
-    def adapt_many(
-        self, tasks: Sequence[Task], starts: Sequence[TaskParams], updates: Sequence[Update[Any]], steps: int
-    ) -> list[Trajectory]:
-        """One task after the other."""
-        return [self.adapt(*each, steps) for each in zip(tasks, starts, updates, strict=True)]
 
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
         """Features under these parameters, without gradients."""

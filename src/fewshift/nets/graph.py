@@ -17,6 +17,7 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.capture import captured
 from fewshift.nets.cell_loss import MAX_WAY
 from fewshift.nets.cells import Cells, Shape
+from fewshift.nets.chunks import by_chunks
 from fewshift.nets.engine import FoldedEngine, check_sites
 from fewshift.nets.frozen_net import FrozenNet, frozen_net
 from fewshift.nets.notices import say_once
@@ -134,11 +135,45 @@ class GraphEngine:
             values = stacks.zeros(1, own)
             stacks.fill(values, [params])
             self.single.set(values)
-            pooled = [
-                self.single.forward(self.single.head(x), keep=False)[0] for x in torch.split(images, CHUNK)
-            ]
+            pooled = by_chunks(
+                lambda x: self.single.forward(self.single.head(x), keep=False)[0], images, CHUNK
+            )
         with torch.no_grad(), arithmetic("float32"):
-            return torch.cat(pooled) @ params[self.backbone.sites[-1]].mT
+            return pooled @ params[self.backbone.sites[-1]].mT
+
+    def embed_many(
+        self, params: Sequence[TaskParams], images: Sequence[Tensor]
+    ) -> list[Tensor]:  # (n, 3, h, w) each -> (n, d) each
+        """The same for several tasks; those with equally many images share passes."""
+        alike: dict[Any, list[int]] = {}
+        for number, (own, batch) in enumerate(zip(params, images, strict=True)):
+            whole = set(own) == set(self.backbone.sites)
+            alike.setdefault(batch.shape if whole else number, []).append(number)
+        found: dict[int, Tensor] = {}
+        for numbers in alike.values():
+            together = max(1, CHUNK // len(images[numbers[0]]))
+            for first in range(0, len(numbers), together):
+                chosen = numbers[first : first + together]
+                features = self._embed_alike([params[n] for n in chosen], [images[n] for n in chosen])
+                found |= dict(zip(chosen, features, strict=True))
+        return [found[number] for number in range(len(images))]
+
+    def _embed_alike(self, params: Sequence[TaskParams], images: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Tasks of one size in one pass."""
+        if len(images) == 1:
+            return [self.embed(params[0], images[0])]
+        count = len(images)
+        cells = Cells(Shape(count, count, len(images[0])), images[0].device)
+        cells.assign([1] * count)
+        net, stacks = TaskNet(self.net, cells), self.net.stacks
+        with torch.no_grad(), arithmetic(self.precision):
+            values = stacks.zeros(count, self.net.last)
+            stacks.fill(values, params)
+            net.set(values)
+            pooled = net.forward(net.head(torch.cat(list(images))), keep=False)[0]
+        with torch.no_grad(), arithmetic("float32"):
+            maps = torch.stack([own[self.backbone.sites[-1]] for own in params])
+            return list(pooled.view(count, len(images[0]), -1) @ maps.mT)
 
     def loaded(
         self,

@@ -9,7 +9,7 @@ It stays in a small space, too: see `fewshift.nets.small_space`.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,8 @@ from fewshift.core.losses import inner_objective, support_loss
 from fewshift.core.updates import Preconditioned, Update
 from fewshift.nets.adapters import ResidualAdapters
 from fewshift.nets.backbone import CHUNK, Backbone, named_tensors
+from fewshift.nets.chunks import by_chunks
+from fewshift.nets.engine import InTurn
 from fewshift.nets.lite0 import Lite0, folded
 from fewshift.nets.small_space import closed_space, space_pays
 from fewshift.types import Labelled, Task, TaskParams
@@ -106,8 +108,8 @@ def below_last(backbone: Backbone, images: Tensor, chunk: int = CHUNK) -> Tensor
     known = vars(backbone)  # a backbone never changes, so what was made of it is kept beside it
     if "_body" not in known:
         known["_body"] = body_of(backbone)
-    parts = torch.split(images, chunk)
-    return torch.cat([known["_body"](part.contiguous(memory_format=_layout(part))) for part in parts])
+    body = known["_body"]
+    return by_chunks(lambda part: body(part.contiguous(memory_format=_layout(part))), images, chunk)
 
 
 class Remembered:
@@ -146,7 +148,7 @@ def features_below(backbone: Backbone) -> Remembered:
 
 
 @dataclass(frozen=True)
-class LastMapEngine:
+class LastMapEngine(InTurn):
     """Features once a task, then the last map alone. Equal to the plain engine; needs `sites == (last,)`."""
 
     backbone: Backbone
@@ -164,12 +166,6 @@ class LastMapEngine:
         if isinstance(update, Preconditioned):
             return descend_on_features(below, site, start[site], update, steps)
         return descend(inner_objective(lambda params, x: x @ params[site].mT, below), start, update, steps)
-
-    def adapt_many(
-        self, tasks: Sequence[Task], starts: Sequence[TaskParams], updates: Sequence[Update[Any]], steps: int
-    ) -> list[Trajectory]:
-        """One task after the other."""
-        return [self.adapt(*each, steps) for each in zip(tasks, starts, updates, strict=True)]
 
     @torch.no_grad()
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fewshift.nets.cells import Shape
+from fewshift.nets.chunks import rounded
 
 SIZES = (8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448, 480, 512)
 SMALL = 64  # tasks of at most so many images share batches; larger ones fill a GPU by themselves
@@ -68,14 +69,6 @@ def shape_for(tasks: int, cells: int, cell: int) -> Shape:
         count = rounded(tasks)
         return Shape(count, count, cell)
     return Shape(rounded(tasks), rounded(cells), cell)
-
-
-def rounded(count: int) -> int:
-    """The next whole number with at most three significant bits: at most a fifth is padding."""
-    step = 1
-    while count > 8 * step:
-        step *= 2
-    return -(-count // step) * step
 
 
 def _alone(count: int) -> Shape:

@@ -22,9 +22,10 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.capture import captured
 from fewshift.nets.cell_loss import MAX_WAY
 from fewshift.nets.cells import Shape
+from fewshift.nets.chunks import rounded
 from fewshift.nets.graph import GraphEngine
 from fewshift.nets.notices import say_once
-from fewshift.nets.packing import groups, rounded
+from fewshift.nets.packing import groups
 from fewshift.nets.precision import DEFAULT, Precision, arithmetic
 from fewshift.nets.stacks import Stack
 from fewshift.nets.static import StaticStep
