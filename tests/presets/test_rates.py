@@ -1,6 +1,7 @@
 """Rates come from validation tasks, by a search one can follow by hand."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from fewshift.nets.choice import choose_engine
 from fewshift.nets.kit import Kit
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
-from fewshift.presets.rates import Grid, Point, best_threshold, choose_rates, tune
+from fewshift.presets.rates import Grid, Point, begun_at, best_threshold, choose_rates, tune
 from fewshift.types import Address, Episode, Labelled, Task
 
 
@@ -89,6 +90,21 @@ def test_starts_and_preconditioners_are_searched_over_only_where_a_method_has_th
     assert tried["tsp"] == {(1.0, 1.0)}
     assert all(matrix == 1.0 for _, matrix in tried["start"])
     assert any(matrix != 1.0 for _, matrix in tried["tsp_start"])
+
+
+def test_a_search_can_begin_where_another_kit_ended(kit: Kit) -> None:
+    chosen = {
+        "gd": {"seen": [0.5, 0.1], "unseen": [1.0, 0.3]},
+        "tsp": {"seen": [2.0, 0.1], "unseen": [2.0, 0.1]},
+    }
+    other = replace(kit, info={"rates": chosen})
+    own = {"tsp": {"seen": [0.1, 0.1], "unseen": [0.1, 0.1]}}
+    begun = begun_at(other, replace(kit, info={"rates": own}))
+    assert begun.info["rates"] == {"gd": chosen["gd"], "tsp": own["tsp"]}
+    engine = choose_engine(kit.backbone)
+    nothing_else = Grid(adapters=(0.5, 1.0), last=(0.1, 0.3), rounds=0)
+    found = choose_rates(begun, engine, ["gd"], [lazy(0)], [lazy(1)], nothing_else)
+    assert found.pairs == {"gd": chosen["gd"]}
 
 
 def test_a_suite_without_validation_tasks_is_refused(kit: Kit) -> None:

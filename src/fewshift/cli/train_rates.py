@@ -19,6 +19,9 @@ def rates(
         str, typer.Option(help="Of pa, tsa, ta2, gd, tsp, start and tsp_start, with commas.")
     ] = "gd,tsp",
     tasks: Annotated[int, typer.Option(help="Validation tasks a domain.", min=1)] = 10,
+    begin_at: Annotated[
+        str | None, typer.Option(help="A kit whose rates the search begins at, where this one has none.")
+    ] = None,
     protocol: Annotated[str, typer.Option(help="varying, five-shot or one-shot.")] = "varying",
     seed: Annotated[int, typer.Option(help="Names the tasks.")] = 0,
     support_cap: CapOption = None,
@@ -29,10 +32,10 @@ def rates(
 ) -> None:
     """Choose a method's test rates on VALID classes of seen domains and on valid_unseen domains.
 
-    The search goes uphill from the rates the kit has, or the published ones; for start and tsp_start also
-    over how much of the learned starting values, and of P, a task takes. No test class and no unseen
-    domain is looked at. The pairs go into the kit, with all that were tried;
-    the methods gd_tuned and tsp_tuned read them, and --no-oracle its certainty threshold.
+    The search goes uphill from the rates the kit has, those of --begin-at, or the published ones; for start
+    and tsp_start also over how much of the learned starting values, and of P, a task takes. No test class
+    and no unseen domain is looked at. The pairs go into the kit, with all that were tried; the methods
+    gd_tuned and tsp_tuned read them, and --no-oracle its certainty threshold.
 
     Example: `fewshift train rates --kit tsp.kit --records DIR --methods gd,tsp --out tsp.kit`
     """
@@ -51,7 +54,7 @@ def rates(
     from fewshift.nets.choice import choose_engine
     from fewshift.nets.feature_kit import moves_only_the_last_map, on_features
     from fewshift.nets.kit import save_kit
-    from fewshift.presets.rates import LazyEpisode, choose_rates
+    from fewshift.presets.rates import LazyEpisode, begun_at, choose_rates
     from fewshift.training.features import FeatureReader
     from fewshift.types import Episode, Split
 
@@ -79,8 +82,9 @@ def rates(
 
     seen = [task for domain in found if domain.role == "seen" for task in of(domain, "valid")]
     unseen = [task for domain in found if domain.role == "valid_unseen" for task in of(domain, "test")]
+    begun = used if begin_at is None else begun_at(find_kit(begin_at, "cpu")[1], used)
     chosen = choose_rates(
-        used,
+        begun,
         choose_engine(used.backbone, engine, precision),
         inputs.words(methods),
         seen,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 
 import torch
@@ -124,19 +123,21 @@ def run(
         def missing(domain: str, index: int) -> int:
             return sum(Key(name, domain, job.split, index) not in results.done for name in names)
 
-        todo = {
-            domain.name: [i for i in job.shard.indices(job.tasks) if missing(domain.name, i)]
-            for domain in job.domains
-        }
+        # Domain by domain within a task number: wherever a run is stopped, all domains have come equally far.
+        todo = [
+            (choice, i)
+            for i in job.shard.indices(job.tasks)
+            for choice in among
+            if missing(choice.spec.name, i)
+        ]
 
         def plans() -> Iterator[TaskPlan]:
-            streams = ((plan_task(c, job.seed, i) for i in todo[c.spec.name]) for c in among)
-            return chain.from_iterable(streams)
+            return (plan_task(choice, job.seed, i) for choice, i in todo)
 
         read = job.read or reader(job.domains, job.rule, reveal_seen=job.reveal_seen)
         episodes = prefetch(read, plans(), workers=job.workers)
         scores = evaluate(methods, episodes, setting, device=device, done=results.done, together=together)
-        total = sum(missing(domain, i) for domain, indices in todo.items() for i in indices)
+        total = sum(missing(choice.spec.name, i) for choice, i in todo)
         written = 0
         for score in track(scores, label="evaluate", total=total):
             results.append(score)

@@ -104,6 +104,13 @@ class ChosenRates:
         return replace(kit, info=info)
 
 
+def begun_at(other: Kit, kit: Kit) -> Kit:
+    """The kit with another's rates and shares for methods that it has none for: a place to begin a search."""
+    names = ("rates", *(what for _, what, _ in SHARES))
+    found = {name: {**other.info.get(name, {}), **kit.info.get(name, {})} for name in names}
+    return replace(kit, info={**kit.info, **{name: known for name, known in found.items() if known}})
+
+
 def choose_rates(
     kit: Kit,
     engine: Engine,
