@@ -24,6 +24,14 @@ def test_rates_are_chosen_on_validation_tasks_and_kept(
     assert len({(adapters, last) for adapters, last, *_ in info["rates_tried"]["pa"]["unseen"]}) >= 3
 
 
+def test_a_small_kit_stays_small(fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path) -> None:
+    small, out = tmp_path / "small.kit", tmp_path / "rated.kit"
+    assert fewshift("train", "shrink", "--kit", tiny_kit, "--out", small).code == 0
+    assert fewshift(*rates(small, records, out, "pa")).code == 0
+    assert out.stat().st_size < small.stat().st_size + 4000
+    assert load_kit(out).backbone.fingerprint() == load_kit(small).backbone.fingerprint()
+
+
 def test_a_method_without_rates_is_answered_by_a_sentence(
     fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path
 ) -> None:

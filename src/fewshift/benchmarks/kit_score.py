@@ -18,9 +18,9 @@ import numpy as np
 from fewshift.benchmarks import own_images
 from fewshift.errors import DataError
 from fewshift.estimator.classifier import FewShotClassifier
-from fewshift.nets.bundled import bundled_kits
-from fewshift.nets.kit import KIT
-from fewshift.nets.tensor_file import read_tensors, write_tensors
+from fewshift.nets.bundled import kit_path
+from fewshift.nets.kit import KIT, write_info
+from fewshift.nets.tensor_file import read_header
 from fewshift.progress import Track, silent
 
 ROLES = ("seen", "valid_unseen")
@@ -96,16 +96,15 @@ def write_score(kit: str, outcome: dict[str, Any]) -> Path:
     The choice of the default reads the score. The scale is that of fits which can hold nothing out, and where
     others begin to look for theirs.
     """
-    path = bundled_kits().get(kit, Path(kit))
-    header, tensors = read_tensors(path, KIT)
-    found = outcome["kits"][kit]
-    header["info"]["validation"] = {
-        **header["info"].get("validation", {}),
+    path = kit_path(kit)
+    info, found = read_header(path, KIT)["info"], outcome["kits"][kit]
+    validation = {
+        **info.get("validation", {}),
         "default_score": found["score"],
         "default_score_of": {role: found[role] for role in ROLES} | outcome["settings"],
         "scale": found["scale"],
     }
-    write_tensors(path, KIT, header, tensors)
+    write_info(path, {**info, "validation": validation}, path)
     return path
 
 

@@ -50,10 +50,10 @@ def rates(
     from fewshift.evaluation.evaluate import on_device
     from fewshift.evaluation.pixel_rule import pixel_rule
     from fewshift.evaluation.run import with_roles
-    from fewshift.nets.bundled import find_kit
+    from fewshift.nets.bundled import find_kit, kit_path
     from fewshift.nets.choice import choose_engine
     from fewshift.nets.feature_kit import moves_only_the_last_map, on_features
-    from fewshift.nets.kit import save_kit
+    from fewshift.nets.kit import save_kit, write_info
     from fewshift.presets.rates import LazyEpisode, begun_at, choose_rates
     from fewshift.training.features import FeatureReader
     from fewshift.types import Episode, Split
@@ -91,7 +91,11 @@ def rates(
         unseen,
         track=track,
     )
-    save_kit(chosen.into(loaded), out)
+    tuned, file = chosen.into(loaded), kit_path(kit)
+    if file.is_file():  # what the file holds in 16 bits stays so
+        write_info(file, tuned.info, out)
+    else:
+        save_kit(tuned, out)
     for name, pairs in chosen.pairs.items():
         for kind, (adapters, last) in pairs.items():
             best = max(row[-1] for row in chosen.tried[name][kind])

@@ -34,6 +34,12 @@ def default_kit_name() -> str:
     return max(usable, key=lambda name: validation_score(usable[name]["info"]))
 
 
+def kit_path(name: str) -> Path:
+    """Where the kit of this name is: a file, or else the bundled one; it need not be there."""
+    path = Path(name)
+    return path if path.is_file() else bundled_kits().get(name, path)
+
+
 def find_kit(name_or_path: str | None, device: torch.device | str = "cpu") -> tuple[str, Kit]:
     """A kit and the name results give it: a file, a bundled one by its name, or None for the default.
 
@@ -41,12 +47,11 @@ def find_kit(name_or_path: str | None, device: torch.device | str = "cpu") -> tu
     where no kit of that name is bundled.
     """
     text = default_kit_name() if name_or_path is None else name_or_path
-    kits, path = bundled_kits(), Path(text)
-    if not path.is_file() and text in kits:
-        path = kits[text]
-    elif not path.exists():
+    path = kit_path(text)
+    if not path.exists():
         bare = bare_kit(text)
         if bare is None:
+            kits = bundled_kits()
             known = f" or one of {', '.join(kits)}" if kits else ""
             raise FewshiftError(
                 f"there is no kit {text!r}, neither a file nor a bundled one: give a kit's file{known}"

@@ -23,7 +23,7 @@ from fewshift.nets.set_encoder import DatasetClassifier
 from fewshift.nets.tensor_file import Kind, join, part, read_tensors, write_tensors
 from fewshift.nets.weights import load_fully
 
-__all__ = ["KIT", "ImageSettings", "Kit", "Part", "load_kit", "save_kit"]
+__all__ = ["KIT", "ImageSettings", "Kit", "Part", "load_kit", "save_kit", "write_info"]
 
 KIT = Kind("kit", "fewshift-kit", version=1)
 
@@ -79,6 +79,12 @@ def save_kit(
         **{f"part {name}": found.tensors for name, found in kit.parts.items()},
     }
     write_tensors(path, KIT, header, join(parts))
+
+
+def write_info(source: Path, info: Mapping[str, Any], path: Path) -> None:
+    """A kit's file again with other `info`: its tensors stay as they are stored, 16 bits or 32."""
+    header, tensors = read_tensors(source, KIT)
+    write_tensors(path, KIT, {**header, "info": dict(info)}, tensors)
 
 
 def load_kit(path: str | Path, device: torch.device | str = "cpu", backbone: Backbone | None = None) -> Kit:
