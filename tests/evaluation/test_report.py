@@ -57,6 +57,17 @@ def test_means_averages_and_ranks_by_hand(make_reads: MakeReads) -> None:
     assert ranks == {"tsp": 1.0, "tsa": 2.0, "ncc": 3.0}
 
 
+def test_who_lacks_a_domain_has_no_average_over_it(make_reads: MakeReads) -> None:
+    partly = {key: value for key, value in TABLE.items() if key != ("tsp", "u_mnist")}
+    assert partly != TABLE
+    report = make_report(make_reads(partly))
+    got = cells(report, "accuracy")
+    assert got["average over domains", "seen", "tsp"][0] == 70.0
+    assert ("average over domains", "all", "tsp") not in got
+    assert ("average over domains", "all", "tsa") in got
+    assert "lacks a domain" in report.markdown()
+
+
 def test_paired_differences_by_hand(make_reads: MakeReads) -> None:
     report = make_report(make_reads(TABLE), ["tsa"])
     got = cells(report, "difference to tsa")

@@ -92,6 +92,8 @@ def _accuracy_notes(board: Board) -> tuple[str, ...]:
         "mean ± 1.96·sd/√n over tasks (population sd); averages weigh domains equally and their intervals "
         "combine the domains'; bold: the highest printed mean"
     ]
+    if any(board.average(c, domains) is None for c in board.contenders for _, domains in averaged(board)):
+        notes.append("a method that lacks a domain has no average over it: other domains, other difficulty")
     if len(board.contenders) > 1:
         notes.append(
             "ranks are averages over domains: competition ranks compare means at one decimal and ties share "

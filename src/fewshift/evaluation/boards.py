@@ -93,8 +93,10 @@ class Board:
         return interval(values) if values else None
 
     def average(self, contender: Contender, domains: Iterable[str]) -> Interval | None:
-        """The unweighted mean over those of the domains that the contender has results for."""
-        return combined(m for d in domains if (m := self.mean(contender, d)) is not None)
+        """The unweighted mean over these domains; None where one has no results: averages are compared."""
+        means = [self.mean(contender, domain) for domain in domains]
+        found = [mean for mean in means if mean is not None]
+        return combined(found) if len(found) == len(means) else None
 
     def difference(self, ours: Contender, theirs: Contender, domain: str) -> Interval | None:
         """The paired difference on a domain: ours less theirs, over the tasks both have."""
