@@ -25,7 +25,7 @@ from fewshift.benchmarks.adapt import (
     now,
 )
 from fewshift.core.updates import Adadelta, site_rates
-from fewshift.evaluation.evaluate import attempt
+from fewshift.evaluation.evaluate import THREADS, attempt
 from fewshift.methods import METHODS
 from fewshift.nets.backbone import freeze
 from fewshift.nets.choice import choose_engine
@@ -38,7 +38,6 @@ from fewshift.progress import Track, silent
 from fewshift.types import Address, Episode, Task
 
 WAY = 5
-MOST = 64  # tasks at a time, as in an evaluation
 FEW = 3  # one by one, more tasks say nothing new
 STEPS = 40  # those of `tsa`
 
@@ -65,7 +64,7 @@ def run(
     engines = {name: choose_engine(kit.backbone, "auto", name) for name in wanted}
     results: list[dict[str, Any]] = []
     for shot in shots:
-        count = tasks or (max(1, min(MOST, TOGETHER // (WAY * shot))) if cuda else FEW)
+        count = tasks or (max(1, min(THREADS, TOGETHER // (WAY * shot))) if cuda else FEW)
         episodes = [_episode(WAY * shot, image_size, device, number) for number in range(count)]
         best = partial(_best, repeats=repeats, device=device, track=track)
         results += [{"shot": shot} | row for row in _rows(net, kit, engines, episodes, best)]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TypeAlias
 
 import torch
 
 from fewshift.data.pixels import PixelRule
 from fewshift.evaluation.pixel_rule import pixel_rule
-from fewshift.nets.bundled import bundled_kits, default_kit_name, find_kit
+from fewshift.nets.bundled import default_kit_name, find_kit, kit_path
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.device import device_named
 from fewshift.nets.engine import Engine
@@ -48,8 +47,8 @@ def open_kit(kit: KitLike, device: str, engine: str, quiet: bool) -> Opened:
         say_once(
             f"using the kit {text}, the best on validation of those installed; kit= or --kit takes another"
         )
-    path = Path(text) if Path(text).is_file() else bundled_kits().get(text)
-    stamp = path.stat().st_mtime_ns if path is not None else 0
+    path = kit_path(text)
+    stamp = path.stat().st_mtime_ns if path.is_file() else 0
     return _opened(text, stamp, str(where), engine)
 
 
