@@ -157,6 +157,31 @@ def test_gap_on_a_gradient_of_low_rank_and_on_none() -> None:
             torch.testing.assert_close(rescaled(matrix, basis([matrix])[0], scales), 2 * matrix)
 
 
+def test_gap_knows_directions_of_gradients_whose_squares_vanish() -> None:
+    matrix = drawn(4, 27).float()
+    scales = torch.tensor([2.0, 1.0, 0.7, 0.1])
+    wanted = rescaled(matrix, by_eigenvectors([matrix])[0], scales)
+    small = 1e-25 * matrix  # 1e-50 is no number in single precision
+    found = rescaled(small, by_eigenvectors([small])[0], scales)
+    torch.testing.assert_close(1e25 * found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_gap_goes_on_where_a_solver_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a GPU's does now and then in single precision, after hundreds of updates."""
+    matrix, solve = drawn(4, 27).float(), torch.linalg.eigh
+    wanted = by_eigenvectors([matrix])[0]
+
+    def stubborn(grams: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        if grams.dtype == torch.float32:
+            raise torch.linalg.LinAlgError("the algorithm failed to converge")
+        return solve(grams)
+
+    monkeypatch.setattr(torch.linalg, "eigh", stubborn)
+    found = by_eigenvectors([matrix])[0]
+    assert found.dtype == torch.float32
+    torch.testing.assert_close((found.T @ wanted).abs(), torch.eye(4), rtol=0, atol=1e-4)
+
+
 def test_a_gradient_that_is_not_finite_shows_in_the_step() -> None:
     bad = {**TARGET, "wide.weight": torch.full_like(TARGET["wide.weight"], torch.nan)}
     rule = GradientAdaptive({"wide.weight": torch.full((4,), START).double()}, 0.05)

@@ -84,9 +84,11 @@ def test_fits_side_by_side_are_the_fits_one_by_one(
 
 @pytest.mark.slow
 def test_time_and_memory_of_a_fit_are_measured(kit_file: Path) -> None:
-    outcome = fit_memory.run((5,), str(kit_file), "pa", "cpu")
+    told: list[dict[str, object]] = []
+    outcome = fit_memory.run((5,), str(kit_file), "pa", "cpu", tell=told.append)
     (row,) = outcome["results"]
+    assert told == [row]
     assert row["images"] == 5
     assert row["peak_mb"] > 50
     assert row["seconds"] > 0
-    assert "5 images" in fit_memory.table(outcome)
+    assert "5 images" in fit_memory.line(row)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import torch
 from fewshift.benchmarks.adapt import machine, matrix_product_rate
 from fewshift.data.drawn.suite import drawn_domain
 from fewshift.estimator.classifier import FewShotClassifier
+from fewshift.progress import Track, silent
 
 WAY = 5
 QUERIES = 32
@@ -30,12 +31,15 @@ def run(
     kit: str | None = None,
     method: str = "tsp",
     device: str = "cpu",
+    track: Track = silent,
+    tell: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> dict[str, Any]:
-    """Every size in a process of its own, one after the other."""
+    """Every size in a process of its own, one after the other; `tell` hears of each as it comes."""
     results = []
-    for size in sizes:
+    for size in track(sizes, label="fit", total=len(sizes)):
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
             results.append(pool.submit(_measured, size, kit, method, device).result())
+        tell(results[-1])
     settings = {"kit": kit or "default", "method": method, "way": WAY, "queries": QUERIES}
     return {"machine": machine(device, matrix_product_rate(device)), "settings": settings, "results": results}
 
@@ -77,11 +81,10 @@ def _peak_mb(device: str) -> int:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) // 1024
 
 
-def table(outcome: dict[str, Any]) -> str:
-    """The results for people."""
-    return "\n".join(
+def line(row: dict[str, Any]) -> str:
+    """A result for people."""
+    return (
         f"{row['images']:>5} images  {row['seconds']:>8.2f} s ({row['steps']} steps)  "
         f"{row['times_published']:>5.2f}x published  {row['times_ncc']:>6.1f}x ncc  "
         f"{row['predict_ms_an_image']:>7.2f} ms a prediction  {row['peak_mb']:>6} MB"
-        for row in outcome["results"]
     )

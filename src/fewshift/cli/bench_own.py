@@ -23,11 +23,14 @@ def fit(
     Example: `fewshift bench fit --sizes 5,25 --json fit.json`
     """
     from fewshift.benchmarks import fit_memory
+    from fewshift.cli.console import bars
     from fewshift.cli.evaluate_inputs import choose_device, counts
 
+    def tell(row: dict[str, Any]) -> None:  # the large sizes take minutes: none waits for the others
+        typer.echo(fit_memory.line(row), err=True)
+
     choose_device(device)
-    outcome = fit_memory.run(counts(sizes, "--sizes"), kit, method, device)
-    typer.echo(fit_memory.table(outcome), err=True)
+    outcome = fit_memory.run(counts(sizes, "--sizes"), kit, method, device, track=bars(), tell=tell)
     finish(outcome, json_file)
 
 

@@ -45,11 +45,11 @@ def by_svd(matrices: Sequence[Tensor]) -> list[Tensor]:
 
 def by_eigenvectors(matrices: Sequence[Tensor]) -> list[Tensor]:
     """The same vectors from the Gram matrices of the short side; matrices of one size go together."""
-    grams = [m @ m.mT if _is_wide(m) else m.mT @ m for m in map(_usable, matrices)]
+    grams = [m @ m.mT if _is_wide(m) else m.mT @ m for m in map(_of_size_one, map(_usable, matrices))]
     found: list[Tensor] = list(grams)
     for size in dict.fromkeys(len(gram) for gram in grams):
         places = [place for place, gram in enumerate(grams) if len(gram) == size]
-        vectors = torch.linalg.eigh(torch.stack([grams[place] for place in places]))[1].flip(-1)
+        vectors = _eigenvectors(torch.stack([grams[place] for place in places])).flip(-1)
         for place, basis in zip(places, vectors, strict=True):
             found[place] = basis
     return found
@@ -122,3 +122,16 @@ def _is_wide(matrix: Tensor) -> bool:
 def _usable(matrix: Tensor) -> Tensor:
     """Solvers refuse what is not finite; the product with the gradient itself still shows it."""
     return torch.nan_to_num(matrix, 0.0, 0.0, 0.0)
+
+
+def _of_size_one(matrix: Tensor) -> Tensor:
+    """The matrix times a number, so that the squares of small gradients do not vanish; its vectors stay."""
+    return matrix / matrix.abs().amax().clamp_min(torch.finfo(matrix.dtype).tiny)
+
+
+def _eigenvectors(grams: Tensor) -> Tensor:  # (n, r, r) -> (n, r, r), the smallest value's first
+    """GPU solvers now and then do not converge in single precision; the CPU's do, in double."""
+    try:
+        return torch.linalg.eigh(grams)[1]
+    except torch.linalg.LinAlgError:
+        return torch.linalg.eigh(grams.double().cpu())[1].to(grams)
