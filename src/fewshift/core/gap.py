@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import torch
 import torch.nn.functional as F
@@ -132,6 +132,7 @@ def _of_size_one(matrix: Tensor) -> Tensor:
 def _eigenvectors(grams: Tensor) -> Tensor:  # (n, r, r) -> (n, r, r), the smallest value's first
     """GPU solvers now and then do not converge in single precision; the CPU's do, in double."""
     try:
-        return torch.linalg.eigh(grams)[1]
-    except torch.linalg.LinAlgError:
-        return torch.linalg.eigh(grams.double().cpu())[1].to(grams)
+        _, vectors = torch.linalg.eigh(grams)
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined] # documented, yet not among its exports
+        _, vectors = torch.linalg.eigh(grams.double().cpu())
+    return cast(Tensor, vectors.to(grams))
