@@ -193,6 +193,14 @@ def test_gaps_and_failures_are_said(make_reads: MakeReads) -> None:
     assert "gd failed on 3 tasks (birds 0, birds 1, birds 2)" in text
 
 
+def test_gaps_that_differ_from_domain_to_domain_are_one_sentence(make_reads: MakeReads) -> None:
+    scores = {("ncc", f"d{n}"): [0.5] * 9 for n in range(5)}
+    scores |= {("tsp", f"d{n}"): [0.5] * (n + 2) for n in range(5)}
+    text = make_report(make_reads(scores)).markdown()
+    assert "not finished: of 9 tasks a domain there are tsp 2 to 6; means" in text
+    assert text.count("not finished") == 1
+
+
 def test_no_rows_is_an_error_with_a_way_out() -> None:
     with pytest.raises(FewshiftError, match="fewshift evaluate"):
         make_report([])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fewshift.evaluation.boards import ROLES, Board
+
+FEW_GROUPS = 3  # of domains that lack the same: more are not listed one by one
 
 
 def facts(board: Board) -> tuple[tuple[str, str], ...]:
     """What these numbers are: protocol, tasks, pixels, kit, oracle, versions."""
     scores = board.scores()
     counts = [len(tasks) for by_domain in board.cells.values() for tasks in by_domain.values()]
-    least, most = min(counts), max(counts)
     labels = [board.labels[c] for c in board.contenders if c.oracle]
     kits = sorted({f"{s.kit or 'unnamed'} ({s.fingerprint})" for s in scores if s.fingerprint})
     versions = sorted({f"{name} {version}" for s in scores for name, version in s.versions.items()})
@@ -17,7 +20,7 @@ def facts(board: Board) -> tuple[tuple[str, str], ...]:
     found = [
         ("protocol", board.tasks.protocol),
         ("classes", f"{board.tasks.split} split"),
-        ("tasks", f"{most if least == most else f'{least} to {most}'} a domain, seed {board.tasks.seed}"),
+        ("tasks", f"{_span(counts)} a domain, seed {board.tasks.seed}"),
         ("domains", ", ".join(f"{count} {role}" for role, count in by_role.items() if count)),
         ("pixels", board.tasks.pixels or "not stated"),
         ("kit", ", ".join(kits) or "not stated"),
@@ -25,6 +28,34 @@ def facts(board: Board) -> tuple[tuple[str, str], ...]:
         ("versions", ", ".join(versions) or "not stated"),
     ]
     return tuple(found)
+
+
+def _unfinished(board: Board) -> list[str]:
+    """Who lacks tasks that others have: by domain, or in one sentence where nearly every domain differs."""
+    groups: dict[tuple[int, str], list[str]] = {}  # tasks, and who has how many of them -> where
+    counts: dict[str, list[int]] = {}  # of those who lack some anywhere: how many they have
+    for domain in board.roles:
+        done = {label: board.accuracies(c, domain).keys() for c, label in board.labels.items()}
+        whole = {index for indices in done.values() for index in indices}
+        lacking = {label: len(indices) for label, indices in done.items() if indices != whole}
+        for label, count in lacking.items():
+            counts.setdefault(label, []).append(count)
+        if lacking:
+            few = ", ".join(f"{label} {count}" for label, count in lacking.items())
+            groups.setdefault((len(whole), few), []).append(domain)
+    beware = "means are over what is there, differences over shared tasks"
+    if len(groups) > FEW_GROUPS:
+        few = ", ".join(f"{label} {_span(numbers)}" for label, numbers in counts.items())
+        return [f"not finished: of {_span([n for n, _ in groups])} tasks a domain there are {few}; {beware}"]
+    return [
+        f"not finished: of {count} tasks on {', '.join(domains)} there are {few}; {beware}"
+        for (count, few), domains in groups.items()
+    ]
+
+
+def _span(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def warnings(board: Board) -> tuple[str, ...]:
@@ -41,18 +72,7 @@ def warnings(board: Board) -> tuple[str, ...]:
         found.append(
             f"{label} failed on {len(places)} tasks ({some}): queries without finite logits count as wrong"
         )
-    unfinished: dict[tuple[int, str], list[str]] = {}  # tasks, and who has how many of them -> where
-    for domain in board.roles:
-        done = {label: board.accuracies(c, domain).keys() for c, label in board.labels.items()}
-        whole = {index for indices in done.values() for index in indices}
-        lacking = [f"{label} {len(indices)}" for label, indices in done.items() if indices != whole]
-        if lacking:
-            unfinished.setdefault((len(whole), ", ".join(lacking)), []).append(domain)
-    for (count, few), domains in unfinished.items():
-        found.append(
-            f"not finished: of {count} tasks on {', '.join(domains)} there are {few}; "
-            "means are over what is there, differences over shared tasks"
-        )
+    found += _unfinished(board)
     if board.repeated:
         found.append(f"{board.repeated} lines repeat others to the digit and count once")
     return tuple(found)
