@@ -71,8 +71,8 @@ def evaluate(
     precision: Annotated[
         str,
         typer.Option(
-            help="Of the graph engine on a GPU: float32, tf32 or float16, which costs no accuracy "
-            "(fewshift bench gate)."
+            help="Of the graph engine on a GPU: float32, tf32 or float16, which costs no accuracy unless "
+            "steps overshoot (fewshift bench gate)."
         ),
     ] = "float16",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
