@@ -10,6 +10,7 @@ from tiny_kits import in_double
 from fewshift.evaluation.contract import CHECKS, check_method
 from fewshift.evaluation.tensors import tensors_of
 from fewshift.methods import METHODS
+from fewshift.methods.steady import Steady
 from fewshift.nets.choice import ENGINES, choose_engine
 from fewshift.nets.kit import Kit
 from fewshift.types import Method
@@ -22,6 +23,8 @@ RULES = {"gap_eigen", "gap_approximate", "meta_sgd", "meta_curvature"}
 
 def few_steps(method: Method) -> Method:
     """Structure does not depend on the number of steps, time does."""
+    if isinstance(method, Steady):
+        return replace(method, method=few_steps(method.method))  # type: ignore[arg-type]
     if not hasattr(method, "steps"):
         return method
     tries = hasattr(method, "rates") and isinstance(method.rates, tuple)  # steps are taken once a rate

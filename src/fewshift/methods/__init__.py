@@ -57,6 +57,10 @@ from fewshift.methods.proto_maml import ABOUT as PROTO_MAML
 from fewshift.methods.proto_maml import build as proto_maml
 from fewshift.methods.simple_cnaps import ABOUT as SIMPLE_CNAPS
 from fewshift.methods.simple_cnaps import build as simple_cnaps
+from fewshift.methods.steady import ABOUT as TSP_START_STEADY
+from fewshift.methods.steady import ABOUT_GD as GD_STEADY
+from fewshift.methods.steady import build as tsp_start_steady
+from fewshift.methods.steady import build_gd as gd_steady
 from fewshift.methods.sur import ABOUT as SUR
 from fewshift.methods.sur import build as sur
 from fewshift.methods.ta2 import ABOUT as TA2
@@ -105,6 +109,7 @@ __all__ = [
     "gap_approximate",
     "gap_eigen",
     "gd",
+    "gd_steady",
     "gd_tuned",
     "linear_probe",
     "logistic",
@@ -127,6 +132,7 @@ __all__ = [
     "tsa_tuned",
     "tsp",
     "tsp_start",
+    "tsp_start_steady",
     "tsp_start_tuned",
     "tsp_ta2",
     "tsp_ta2_tuned",
@@ -151,6 +157,7 @@ METHODS: Mapping[str, Builder] = {
     "tsa_tuned": tsa_tuned,
     "gd": gd,
     "gd_tuned": gd_tuned,
+    "gd_steady": gd_steady,
     "tsp": tsp,
     "tsp_tuned": tsp_tuned,
     "tsp_untrained": tsp_untrained,
@@ -158,6 +165,7 @@ METHODS: Mapping[str, Builder] = {
     "start_tuned": start_tuned,
     "tsp_start": tsp_start,
     "tsp_start_tuned": tsp_start_tuned,
+    "tsp_start_steady": tsp_start_steady,
     "ta2": ta2,
     "ta2_tuned": ta2_tuned,
     "tsp_ta2": tsp_ta2,
@@ -191,6 +199,7 @@ ABOUT: Mapping[str, About] = {
     "tsa_tuned": TSA_TUNED,
     "gd": GD,
     "gd_tuned": GD_TUNED,
+    "gd_steady": GD_STEADY,
     "tsp": TSP,
     "tsp_tuned": TSP_TUNED,
     "tsp_untrained": TSP_UNTRAINED,
@@ -198,6 +207,7 @@ ABOUT: Mapping[str, About] = {
     "start_tuned": START_TUNED,
     "tsp_start": TSP_START,
     "tsp_start_tuned": TSP_START_TUNED,
+    "tsp_start_steady": TSP_START_STEADY,
     "ta2": TA2,
     "ta2_tuned": TA2_TUNED,
     "tsp_ta2": TSP_TA2,
