@@ -59,8 +59,8 @@ class Report:
 
 
 PUBLISHED_NOTE = (
-    "Meta-Dataset's own domains, other runs, other tasks: to be read beside the numbers above, "
-    "not in one column with them."
+    "As printed in the TSP paper (AAAI 2025) and in the README of the URL repository: Meta-Dataset's own "
+    "domains, other runs, other tasks. To be read beside the numbers above, not in one column with them."
 )
 
 
