@@ -38,3 +38,17 @@ def shared_start(domains: Sequence[str], start: TaskParams) -> DomainStarts:
     """The same starting values for every domain."""
     values = {site: value.detach().expand(len(domains), -1, -1).clone() for site, value in start.items()}
     return DomainStarts(tuple(domains), values)
+
+
+def kit_with_starts(domains: Sequence[str], **more: Any) -> Kit:
+    """Width 4, every part that descent from learned starting values needs."""
+    torch.manual_seed(1)
+    backbone = freeze(ResNet18(width=4))
+    sizes = {site: len(value) for site, value in backbone.init().items()}
+    return Kit(
+        backbone,
+        preconditioners=initial_preconditioners(tuple(domains), sizes, scale=0.3),
+        starts=shared_start(domains, backbone.init()),
+        classifier=DatasetClassifier(len(domains), width=4).eval().requires_grad_(False),
+        **more,
+    )

@@ -4,18 +4,14 @@ from math import inf, nan
 
 import pytest
 import torch
-from small_kits import shared_start
+from small_kits import kit_with_starts
 
-from fewshift.core.precond import initial_preconditioners
 from fewshift.methods import METHODS
 from fewshift.methods.gd import GradientDescent
 from fewshift.methods.rates import BySeen, Pair
 from fewshift.methods.steady import Steady, overshot
-from fewshift.nets.backbone import freeze
 from fewshift.nets.engine import PlainEngine
 from fewshift.nets.kit import Kit
-from fewshift.nets.resnet import ResNet18
-from fewshift.nets.set_encoder import DatasetClassifier
 from fewshift.types import Adapted, Labelled, Task
 
 DOMAINS = ("birds", "cars")
@@ -23,17 +19,8 @@ DOMAINS = ("birds", "cars")
 
 @pytest.fixture(scope="module")
 def kit() -> Kit:
-    torch.manual_seed(1)
-    backbone = freeze(ResNet18(width=4))
-    sizes = {site: len(value) for site, value in backbone.init().items()}
     rates = {"seen": [0.1, 0.1], "unseen": [0.1, 0.1]}
-    return Kit(
-        backbone,
-        preconditioners=initial_preconditioners(DOMAINS, sizes, scale=0.3),
-        starts=shared_start(DOMAINS, backbone.init()),
-        classifier=DatasetClassifier(2, width=4).eval().requires_grad_(False),
-        info={"rates": {"gd": rates, "tsp_start": rates}},
-    )
+    return kit_with_starts(DOMAINS, info={"rates": {"gd": rates, "tsp_start": rates}})
 
 
 @pytest.fixture(scope="module")

@@ -4,17 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_kits import shared_start
+from small_kits import kit_with_starts
 
-from fewshift.core.precond import initial_preconditioners
 from fewshift.core.starts import DomainStarts, shortened
 from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS
 from fewshift.methods.rates import Share
-from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import Kit
-from fewshift.nets.resnet import ResNet18
-from fewshift.nets.set_encoder import DatasetClassifier
 from fewshift.types import Labelled, Task
 
 DOMAINS = ("birds", "cars")
@@ -22,15 +18,7 @@ DOMAINS = ("birds", "cars")
 
 @pytest.fixture(scope="module")
 def kit() -> Kit:
-    torch.manual_seed(1)
-    backbone = freeze(ResNet18(width=4))
-    sizes = {site: len(value) for site, value in backbone.init().items()}
-    return Kit(
-        backbone,
-        preconditioners=initial_preconditioners(DOMAINS, sizes, scale=0.3),
-        starts=shared_start(DOMAINS, backbone.init()),
-        classifier=DatasetClassifier(2, width=4).eval().requires_grad_(False),
-    )
+    return kit_with_starts(DOMAINS)
 
 
 @pytest.fixture(scope="module")
