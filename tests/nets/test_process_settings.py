@@ -66,6 +66,34 @@ def test_small_work_in_two_threads_at_once_leaves_every_number_as_it_was() -> No
 
 
 @pytest.mark.usefixtures("_three_threads")
+def test_a_thread_whose_first_work_falls_into_a_switch_gets_its_number_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    switch, began, numbers = torch.set_num_threads, threading.Event(), []
+
+    def work() -> None:
+        numbers.append(torch.get_num_threads())
+        began.set()
+        with suited_threads(2 * ONE_THREAD_BELOW, CPU):
+            numbers.append(torch.get_num_threads())
+
+    late = threading.Thread(target=work)
+
+    def switch_while_another_begins(count: int) -> None:
+        switch(count)
+        if count == 1:
+            late.start()
+            assert began.wait(PATIENCE)
+
+    monkeypatch.setattr(torch, "set_num_threads", switch_while_another_begins)
+    with suited_threads(1.0, CPU):
+        monkeypatch.undo()
+        late.join(PATIENCE)
+    assert numbers == [1, 3]
+    assert in_a_new_thread(torch.get_num_threads) == 3
+
+
+@pytest.mark.usefixtures("_three_threads")
 def test_failed_work_gives_the_cpu_threads_back() -> None:
     with pytest.raises(ZeroDivisionError), suited_threads(1.0, CPU):
         _ = 1 / 0
