@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from fewshift.types import Rates, TaskParams
 
@@ -34,17 +36,20 @@ class Adam:
     def step(
         self, params: TaskParams, gradients: TaskParams, state: AdamState
     ) -> tuple[TaskParams, AdamState]:
-        """One step at every site."""
+        """One step at every site; all sites in one call, since a network's weights are many and small."""
         (first, second), steps = self.betas, state.steps + 1
-        moved: TaskParams = {}
-        means: TaskParams = {}
-        squares: TaskParams = {}
-        for site, param in params.items():
-            gradient = gradients[site]
-            means[site] = torch.lerp(state.means[site], gradient, 1 - first)
-            squares[site] = torch.addcmul(state.squares[site] * second, gradient, gradient, value=1 - second)
-            spread = squares[site].sqrt() / (1 - second**steps) ** 0.5 + self.eps
-            moved[site] = torch.addcdiv(
-                param, means[site], spread, value=-self.rates[site] / (1 - first**steps)
-            )
-        return moved, AdamState(means, squares, steps)
+        found = [gradients[site] for site in params]
+        means = torch._foreach_lerp([state.means[site] for site in params], found, 1 - first)
+        squares = torch._foreach_mul([state.squares[site] for site in params], second)
+        squares = torch._foreach_addcmul(squares, found, found, value=1 - second)
+        spreads = torch._foreach_div(torch._foreach_sqrt(squares), (1 - second**steps) ** 0.5)
+        moves = [-self.rates[site] / (1 - first**steps) for site in params]
+        moved = torch._foreach_addcdiv(
+            list(params.values()), means, torch._foreach_add(spreads, self.eps), moves
+        )
+        return named(params, moved), AdamState(named(params, means), named(params, squares), steps)
+
+
+def named(like: TaskParams, values: Iterable[Tensor]) -> TaskParams:
+    """Values in the order of a dictionary's names, under those names."""
+    return dict(zip(like, values, strict=True))
