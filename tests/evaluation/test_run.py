@@ -67,7 +67,7 @@ def two() -> list[Pixelwise]:
 
 def test_a_run_writes_a_line_for_each_method_and_task(tmp_path: Path) -> None:
     out = tmp_path / "r.jsonl"
-    tally = run(two(), JOB, out, kit="small", fingerprint="f00d", engine="plain")
+    tally = run(two(), JOB, out, kit="small", fingerprint="f00d")
     assert (tally.written, tally.before) == (20, 0)
     scores = [r.score for r in read_scores([out])]
     assert len({s.key for s in scores}) == 20

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from fewshift.benchmarks import gate
-from fewshift.evaluation.evaluate import evaluate, small_together
-from fewshift.methods import gd, tsa
+from fewshift.evaluation.evaluate import Setting, evaluate, small_together
+from fewshift.methods import fine_tune, gd, ncc, tsa
 from fewshift.nets.backbone import freeze
 from fewshift.nets.engine import PlainEngine
 from fewshift.nets.graph import GraphEngine
@@ -60,6 +60,13 @@ def test_scores_and_their_order_stay_the_same(kit: Kit) -> None:
     assert len(found["Together"]) == 2 * len(sizes)
     tasks = {key[0].tasks for key in shared.engine.steps}  # type: ignore[attr-defined]
     assert tasks == {1, 2}  # two neighbours at a time, and the large one alone
+
+
+def test_a_score_names_the_engine_that_ran(kit: Kit) -> None:
+    graph = GraphEngine(kit.backbone, captured=False)
+    methods = [replace(gd(kit, graph, True), steps=1), ncc(kit, graph), fine_tune(kit, graph)]
+    scores = evaluate(methods, episodes((3,)), Setting(engines={"graph": "graph in tf32"}))
+    assert [s.engine for s in scores] == ["graph in tf32", "plain", "plain"]
 
 
 def test_the_gate_compares_the_same_tasks(kit: Kit) -> None:

@@ -1,5 +1,7 @@
 """Halved rates where a descent overshoots, and nothing else anywhere."""
 
+from dataclasses import replace
+from functools import partial
 from math import inf, nan
 
 import pytest
@@ -11,7 +13,9 @@ from fewshift.methods.gd import GradientDescent
 from fewshift.methods.rates import BySeen, Pair
 from fewshift.methods.steady import Steady, overshot
 from fewshift.nets.engine import PlainEngine
+from fewshift.nets.graph import GraphEngine
 from fewshift.nets.kit import Kit
+from fewshift.nets.together import Together
 from fewshift.types import Adapted, Labelled, Task
 
 DOMAINS = ("birds", "cars")
@@ -88,3 +92,17 @@ def test_the_steady_form_of_a_tuned_method(kit: Kit, task: Task, name: str) -> N
     found = steady.adapt(task)
     assert found.notes["halved"] == 0
     assert same(found, tuned.adapt(task), task)
+
+
+def test_tasks_that_halve_and_tasks_that_do_not_can_share_an_engine(kit: Kit, task: Task) -> None:
+    shared = Together(GraphEngine(kit.backbone, captured=False))
+    method = Steady(replace(descent(kit, 16.0), engine=shared), "gd_steady")
+    images = torch.ones_like(task.support.images)  # all alike: nothing to descend, nothing to overshoot
+    easy = replace(task, support=replace(task.support, images=images))
+    tasks = [task, easy, task]
+    together = shared.each([partial(method.adapt, one) for one in tasks])
+    assert method.engine is shared
+    assert [adapted.notes["halved"] for adapted in together] == [
+        method.adapt(one).notes["halved"] for one in tasks
+    ]
+    assert together[0].notes["halved"] > together[1].notes["halved"] == 0

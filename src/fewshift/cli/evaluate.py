@@ -185,7 +185,7 @@ def evaluate(
             out,
             kit=kit_name,
             fingerprint=kit_fingerprint(loaded),
-            engine=_said(chosen_engine.name, precision, features),
+            engines={name: _said(name, precision, features) for name in (chosen_engine.name, "plain")},
             device=where,
             track=track,
             together=chosen_engine if chosen_engine.name == "graph" else None,

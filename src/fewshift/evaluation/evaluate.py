@@ -35,7 +35,7 @@ class Setting:
     pixels: str | None = None
     kit: str | None = None
     fingerprint: str | None = None
-    engine: str | None = None
+    engines: Mapping[str, str] = field(default_factory=dict)  # name -> what to say, where that is more
     roles: Mapping[str, str] = field(default_factory=dict)  # domain -> seen, valid_unseen or unseen
     specs: Mapping[str, str] = field(default_factory=dict)  # domain -> fingerprint of its spec
     versions: Mapping[str, str] = field(default_factory=_versions)
@@ -159,6 +159,11 @@ def _built_with(method: Method, engine: Together) -> bool:
     return getattr(method, "engine", None) is engine
 
 
+def _engine_of(method: Method) -> str:
+    """Methods without one use the network as it is written down, which is what `plain` does."""
+    return getattr(getattr(method, "engine", None), "name", "plain")
+
+
 def score(method: Method, episode: Episode, setting: Setting) -> Score:
     """One method on one episode."""
     return scored(method, episode, setting, *attempt(method, [episode])[0])
@@ -206,7 +211,7 @@ def scored(
         pixels=setting.pixels,
         kit=setting.kit,
         fingerprint=setting.fingerprint,
-        engine=setting.engine,
+        engine=setting.engines.get(ran_on := _engine_of(method), ran_on),
         device=_device_name(device),
         memory=torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
         failure=f"{lost} of {queries} queries have logits that are not finite" if lost else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -88,7 +88,7 @@ def run(
     *,
     kit: str | None = None,
     fingerprint: str | None = None,
-    engine: str | None = None,
+    engines: Mapping[str, str] | None = None,
     device: torch.device | str = "cpu",
     track: Track = silent,
     together: Together | None = None,
@@ -96,14 +96,14 @@ def run(
     """Score every method on every task that is not in the file yet, a line a score.
 
     The next tasks are read while a method runs. Interrupt it whenever you like: the same call goes on.
-    `together` as in `evaluate`.
+    `engines` says more of some than their names; `together` as in `evaluate`.
     """
     setting = Setting(
         protocol=job.protocol.name,
         pixels=job.rule.name,
         kit=kit,
         fingerprint=fingerprint,
-        engine=engine,
+        engines=engines or {},
         roles={d.name: d.role for d in job.domains},
         specs={d.name: d.spec.fingerprint() for d in job.domains},
     )

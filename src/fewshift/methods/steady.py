@@ -68,6 +68,11 @@ class Steady:
     name: str
     halvings: int = 3
 
+    @property
+    def engine(self) -> Engine:
+        """That of the descent: several tasks may share it."""
+        return self.method.engine
+
     def adapt(self, task: Task) -> Adapted:
         """The first descent that did not overshoot, or else the slowest; `notes` say which."""
         halved, adapted = 0, self.method.adapt(task)

@@ -105,7 +105,7 @@ def run_demo(
     methods = [METHODS[name](kit, engine, oracle=True) for name in DEMO_METHODS]
     results = folder / "results.jsonl"
     mark = kit_fingerprint(kit)
-    run(methods, job, results, kit=path.name, fingerprint=mark, engine=engine.name, track=track)
+    run(methods, job, results, kit=path.name, fingerprint=mark, track=track)
     return Demo(path, results)
 
 
