@@ -66,6 +66,9 @@ def test_who_lacks_a_domain_has_no_average_over_it(make_reads: MakeReads) -> Non
     assert ("average over domains", "all", "tsp") not in got
     assert ("average over domains", "all", "tsa") in got
     assert "lacks a domain" in report.markdown()
+    said = report.markdown().split("### Difference to tsa")[1]
+    assert "over the domains that both sides have: tsp without u_mnist" in said
+    assert "both sides have" not in make_report(make_reads(TABLE)).markdown()
 
 
 def test_paired_differences_by_hand(make_reads: MakeReads) -> None:

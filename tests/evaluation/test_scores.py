@@ -1,5 +1,6 @@
 """A score is a line and a line is a score."""
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -93,3 +94,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match=r"binary\.jsonl"):
         list(read_scores([binary]))
+    packed = bytearray(gzip.compress(b"a line of results", mtime=0))
+    packed[10] = 0xFF  # a kind of block that does not exist
+    torn = tmp_path / "torn.jsonl.gz"
+    torn.write_bytes(packed)
+    with pytest.raises(DataError, match=r"torn\.jsonl\.gz: cannot be read"):
+        list(read_scores([torn]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median
 
 from fewshift.evaluation.boards import ORACLE_MARK, Board, Contender
@@ -131,10 +132,23 @@ def difference_table(board: Board, baseline: Contender) -> Table:
         corner="domain",
         head=tuple(board.labels[c] for c in others),
         rows=tuple(rows),
-        notes=("same tasks on both sides; bold: the 95 % interval leaves out zero", *few),
+        notes=(
+            "same tasks on both sides; bold: the 95 % interval leaves out zero",
+            *_unshared_domains(board, baseline, others),
+            *few,
+        ),
         kind=f"difference to {board.labels[baseline]}",
         unit="points",
     )
+
+
+def _unshared_domains(board: Board, baseline: Contender, others: Sequence[Contender]) -> tuple[str, ...]:
+    """Whose average difference is over fewer domains than the others', and without which."""
+    without = {
+        board.labels[c]: [d for d in board.roles if board.difference(c, baseline, d) is None] for c in others
+    }
+    told = "; ".join(f"{label} without {', '.join(names)}" for label, names in without.items() if names)
+    return (f"an average here is over the domains that both sides have: {told}",) if told else ()
 
 
 def cost_table(board: Board) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
@@ -132,7 +133,7 @@ def _read(path: Path) -> Iterator[Read]:
                 if line.endswith("\n") and not line.isspace():
                     where = f"{path}:{number}"
                     yield Read(from_line(line, where), where)
-    except (OSError, EOFError, UnicodeDecodeError) as problem:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as problem:
         reason = getattr(problem, "strerror", None) or getattr(problem, "reason", None) or problem
         raise DataError(
             f"{path}: cannot be read as results ({reason}): give a file that fewshift evaluate wrote"
