@@ -8,11 +8,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from fewshift.benchmarks import public_loop
 from fewshift.core.updates import Adadelta, Preconditioned, Update, site_rates
 from fewshift.errors import FewshiftError
-from fewshift.nets import folded, threads
-from fewshift.nets.adapters import ResidualAdapters
-from fewshift.nets.backbone import Backbone
+from fewshift.nets import choice, folded, threads
+from fewshift.nets.adapters import ResidualAdapters, adapters_at
+from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.engine import Engine, FoldedEngine, PlainEngine
+from fewshift.nets.frozen_net import cannot_graph, frozen_net
 from fewshift.types import Task, TaskParams
 
 Make = Callable[..., Backbone]
@@ -182,6 +183,42 @@ def test_choosing(make_backbone: Make) -> None:
     assert "not Other" in choose_engine(odd).reason
     with pytest.raises(FewshiftError, match="choose auto or plain"):
         choose_engine(odd, "folded")
+
+
+SOME_SITES = [("conv1", "layer1.0.conv1"), ("layer2.0.downsample.0",), ("layer1.0.conv2", "layer3.0.conv1")]
+
+
+@pytest.mark.parametrize("sites", SOME_SITES)
+def test_sites_of_ones_own_move_whatever_engine_is_chosen(
+    sites: tuple[str, ...], make_backbone: Make, make_task: MakeTask, jitter: Jitter
+) -> None:
+    net, task = make_backbone(padding=2).net, make_task(size=33)
+    backbone = freeze(net, adapters_at(net, sites))
+    start = jitter(backbone.init())
+    update = Preconditioned(None, site_rates(start, 0.2, 0.1))
+    engine, plain = choose_engine(backbone), PlainEngine(backbone)
+    wanted = plain.adapt(task, start, update, 3).params
+    found = engine.adapt(task, start, update, 3).params
+    assert largest_gap(found, wanted) < 1e-9 < largest_gap(start, wanted)
+    images = task.support.images
+    torch.testing.assert_close(engine.embed(wanted, images), plain.embed(wanted, images))
+
+
+def test_graphs_are_for_all_sites_of_the_resnet_together(
+    make_backbone: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = make_backbone().net
+    some = freeze(net, adapters_at(net, ("layer4.1.conv2",)))
+    assert cannot_graph(make_backbone()) is None
+    assert "all seventeen sites" in (cannot_graph(some) or "")
+    with pytest.raises(FewshiftError, match="choose the folded engine"):
+        frozen_net(some, torch.float64)
+    with pytest.raises(FewshiftError, match="all seventeen sites"):
+        choose_engine(some, "graph")
+    monkeypatch.setattr(choice, "usual_engine", lambda device: ("graph", "as if on a GPU"))
+    assert choose_engine(make_backbone()).name == "graph"
+    assert choose_engine(some).name == "folded"
+    assert "all seventeen sites" in choose_engine(some).reason
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -8,6 +8,7 @@ from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.engine import Engine, FoldedEngine, PlainEngine
 from fewshift.nets.folded_resnet import cannot_fold
+from fewshift.nets.frozen_net import cannot_graph
 from fewshift.nets.graph import GraphEngine
 from fewshift.nets.last_map import LastMapEngine, why_not_last_only
 from fewshift.nets.notices import say_once
@@ -32,7 +33,8 @@ def choose_engine(backbone: Backbone, name: str = "auto", precision: str = DEFAU
         raise FewshiftError(f"the last-map engine does not fit this backbone ({more}): choose auto or plain")
     if name == "last-map" or (name == "auto" and not more):
         return LastMapEngine(backbone, reason="nothing below the last map moves: features are computed once")
-    why_not, on_gpu = cannot_fold(backbone), backbone.device.type == "cuda"
+    on_gpu = backbone.device.type == "cuda"
+    why_not = cannot_graph(backbone) if name == "graph" else cannot_fold(backbone)
     if name != "auto":
         if why_not:
             raise FewshiftError(
@@ -50,7 +52,10 @@ def choose_engine(backbone: Backbone, name: str = "auto", precision: str = DEFAU
         return PlainEngine(backbone, reason=f"the folded engine does not fit this backbone: {why_not}")
     kind, reason = usual_engine(backbone.device.type)
     if kind == "graph":
-        return GraphEngine(backbone, reason=reason, precision=wanted)
+        misfit = cannot_graph(backbone)
+        if misfit is None:
+            return GraphEngine(backbone, reason=reason, precision=wanted)
+        reason = f"the graph engine does not fit this backbone: {misfit}"
     return FoldedEngine(backbone, reason=reason)
 
 

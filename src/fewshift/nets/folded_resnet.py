@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fewshift.errors import FewshiftError
-from fewshift.nets.adapters import ResidualAdapters
+from fewshift.nets.adapters import ResidualAdapters, resnet18_adapters
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.folded import Folded, fold, images, pixels, relu_gradient_
 from fewshift.nets.folded_block import AdaptedBlock, FoldedBlock, fold_block
@@ -60,6 +60,9 @@ def cannot_fold(backbone: Backbone) -> str | None:
         return f"only ResNet18 is known, not {type(backbone.net).__name__}"
     if type(backbone.adapters) is not ResidualAdapters:
         return f"only residual adapters are known, not {type(backbone.adapters).__name__}"
+    outside = [site for site in backbone.sites if site not in resnet18_adapters().sites]
+    if outside:
+        return f"only adapters beside the blocks' 3x3 convolutions are known, not beside {outside[0]}"
     return None
 
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fewshift.errors import FewshiftError
+from fewshift.nets.adapters import resnet18_adapters
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.folded import Folded, fold
 from fewshift.nets.folded_block import fold_block
+from fewshift.nets.folded_resnet import cannot_fold
 from fewshift.nets.resnet import ResNet18, block_names
 from fewshift.nets.stacks import Stacks, stacks_of
 
@@ -57,8 +60,19 @@ class FrozenNet:
         return tuple(conv for block in self.blocks for conv in (block.first, block.second))
 
 
+def cannot_graph(backbone: Backbone) -> str | None:
+    """Why there are no graphs for a backbone; None when there are."""
+    why_not = cannot_fold(backbone)
+    if why_not is None and backbone.sites != resnet18_adapters().sites:
+        return "graphs are for all seventeen sites of the ResNet18 together"
+    return why_not
+
+
 def frozen_net(backbone: Backbone, dtype: torch.dtype) -> FrozenNet:
-    """Fold a backbone whose `cannot_fold` is None for activations of this type."""
+    """Fold a backbone for activations of this type."""
+    why_not = cannot_graph(backbone)
+    if why_not:
+        raise FewshiftError(f"there are no graphs for this backbone ({why_not}): choose the folded engine")
     net, frozen = backbone.net, backbone.frozen
     assert isinstance(net, ResNet18)
     eps = net.bn1.eps
