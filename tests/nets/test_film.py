@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from fewshift.errors import FewshiftError
+from fewshift.nets.any_module import backbone_from
 from fewshift.nets.backbone import Backbone
+from fewshift.nets.fast_weights import fast_net
 from fewshift.nets.film import FilmSites, block_norms, channels, every_norm, modulate, norms_as_film
 from fewshift.nets.moments import by_own_moments, with_moments_of
 from fewshift.types import TaskParams
@@ -104,6 +106,34 @@ def test_gradients_flow_through_the_moments(backbone: Backbone) -> None:
             own({"bn1": _bumped(film["bn1"], row, sign * shift)}, IMAGES).square().sum() for sign in (1, -1)
         ]
         assert float(gradient[row, 1]) == pytest.approx(float(moved[0] - moved[1]) / (2 * shift), rel=1e-4)
+
+
+def test_own_moments_leave_dropout_and_other_norms_at_rest() -> None:
+    """Else a task would change from call to call, and the running averages that all tasks share with it."""
+    torch.manual_seed(0)
+    layers = (nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Dropout(0.5))
+    net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.BatchNorm1d(8)).double()
+    backbone = backbone_from(net)
+    before = {name: tensor.clone() for name, tensor in backbone.frozen.items()}
+    own = by_own_moments(backbone)
+    found = own({}, IMAGES)
+    assert torch.equal(own({}, IMAGES), found)
+    assert not found.allclose(backbone.embed(IMAGES))
+    assert all(torch.equal(before[name], tensor) for name, tensor in backbone.frozen.items())
+
+
+class _NormAndMore(nn.BatchNorm2d):
+    """As some libraries have it: a norm with the activation behind it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(super().forward(x))
+
+
+def test_a_norm_that_does_more_is_not_replaced_by_a_bare_one() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), _NormAndMore(4), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    with pytest.raises(FewshiftError, match=r"net\.1 is a _NormAndMore.*--norm running"):
+        fast_net(backbone_from(net))
+    fast_net(backbone_from(net), norm="running")
 
 
 def _bumped(film: Tensor, row: int, by: float) -> Tensor:

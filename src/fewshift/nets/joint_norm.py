@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import SWAP, Backbone
 from fewshift.types import TaskParams
 
@@ -56,6 +57,11 @@ def by_first_rows(backbone: Backbone) -> JointFeatures:
     net, rows = copy.deepcopy(backbone.net), _Rows()
     for name, module in list(net.named_modules()):
         if isinstance(module, nn.BatchNorm2d):
+            if type(module) is not nn.BatchNorm2d:  # it may do more than a norm, which would be lost
+                raise FewshiftError(
+                    f"{name} is a {type(module).__name__}, which cannot take the support set's moments: "
+                    "use running averages (--norm running)"
+                )
             owner, _, own = name.rpartition(".")
             setattr(net.get_submodule(owner), own, FirstRowsNorm(module, rows))
     kept = {

@@ -23,11 +23,15 @@ def by_own_moments(backbone: Backbone) -> Backbone:
 
 
 def without_averages(net: nn.Module) -> nn.Module:
-    """A copy whose norms use the moments of what they are given and leave their buffers alone."""
-    net = copy.deepcopy(net)
+    """A copy whose norms use the moments of what they are given and leave their buffers alone.
+
+    The rest stays at rest: dropout would make a task's numbers change from call to call.
+    """
+    net = copy.deepcopy(net).eval()
     for norm in _norms(net).values():
         norm.track_running_stats = False
-    return net.train()
+        norm.train()
+    return net
 
 
 @torch.no_grad()
