@@ -58,7 +58,8 @@ class GradientDescent:
         task = checked(task)
         chosen = self.rates(task, self.coefficients(task.support.images))
         start = self.engine.backbone.init()
-        rates = site_rates(start, self.scale * chosen.rates.adapters, self.scale * chosen.rates.last)
+        adapters, last = (self.scale * rate for rate in chosen.rates)
+        rates = site_rates(start, adapters, last, self.engine.backbone.sites[-1])
         return adapted_by(self.engine, task, start, Preconditioned(None, rates), self.steps, chosen)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,9 +12,11 @@ from fewshift.core.centroids import cosine_logits, prototypes
 from fewshift.errors import FewshiftError
 from fewshift.types import Predictor, Task
 
+WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
 
 def checked(task: Task) -> Task:
-    """The task itself, or one sentence about what is wrong with it."""
+    """The task itself, its labels as int64, or one sentence about what is wrong with it."""
     images, labels = task.support.images, task.support.labels
     if images.ndim != 2 and (
         images.ndim != 4 or images.shape[1] != 3
@@ -25,7 +28,7 @@ def checked(task: Task) -> Task:
         )
     if len(images) == 0:
         raise FewshiftError("the support set is empty: give at least one image a class")
-    if labels.shape != (len(images),) or labels.is_floating_point():
+    if labels.shape != (len(images),) or labels.dtype not in WHOLE:
         raise FewshiftError(
             f"{len(images)} support images have labels of shape {tuple(labels.shape)}, type {labels.dtype}: "
             "give one whole number an image"
@@ -40,7 +43,9 @@ def checked(task: Task) -> Task:
             f"class {absent[0]} has no support image" if absent else f"label {beyond[0]} is not below the way"
         )
         raise FewshiftError(f"{fault} (way {task.way}): relabel to 0..way-1 with at least one image a class")
-    return task
+    if labels.dtype == torch.int64:
+        return task
+    return replace(task, support=replace(task.support, labels=labels.long()))  # as losses and indices want it
 
 
 def centroid_classifier(embed: Callable[[Tensor], Tensor], task: Task) -> Predictor:

@@ -52,7 +52,7 @@ class TaskSpecificAdapters:
         task = checked(task)
         chosen = self.rates(task, self.coefficients(task.support.images))
         start = self.engine.backbone.init()
-        update = Adadelta(site_rates(start, *chosen.rates))
+        update = Adadelta(site_rates(start, *chosen.rates, self.engine.backbone.sites[-1]))
         return adapted_by(self.engine, task, start, update, self.steps, chosen)
 
 

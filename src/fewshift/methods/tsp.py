@@ -77,7 +77,7 @@ class TaskSpecificPreconditioning:
         if self.matrices is not None:
             blended = blend_sites(coefficients, self.matrices)
             matrix = part_of(blended, self.matrix_share(task, coefficients))
-        update = Preconditioned(matrix, site_rates(start, *chosen.rates))
+        update = Preconditioned(matrix, site_rates(start, *chosen.rates, self.engine.backbone.sites[-1]))
         shares = named(coefficients, self.domains)
         return adapted_by(self.engine, task, start, update, self.steps, chosen, coefficients=shares)
 
