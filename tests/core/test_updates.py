@@ -164,3 +164,9 @@ def test_a_site_that_the_objective_does_not_use_stays() -> None:
     assert loss == 4
     assert torch.equal(found["used"], 2 * torch.ones(2, 2))
     assert torch.equal(found["idle"], torch.zeros(3, 3))
+
+
+def test_without_parameters_there_is_a_loss_and_nothing_moves() -> None:
+    ended = descend(lambda theta: torch.tensor(3.0), {}, Adadelta({}), 2)
+    assert ended.losses.tolist() == [3.0, 3.0]
+    assert ended.params == {}

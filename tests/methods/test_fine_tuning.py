@@ -11,6 +11,7 @@ from fewshift.core.pseudo_query import shift, vary
 from fewshift.evaluation.contract_bench import Bench
 from fewshift.methods import METHODS, fine_tune, ncc, norm_tune
 from fewshift.methods.held_out import place_in_class
+from fewshift.nets.any_module import backbone_from
 from fewshift.nets.kit import Kit
 from fewshift.nets.whole import every_weight, kernels, norm_affine
 from fewshift.types import Labelled, Predictor, Task
@@ -29,6 +30,13 @@ def test_without_steps_it_is_nearest_centroid(tiny_kit: Kit, name: str) -> None:
     method = replace(METHODS[name](tiny_kit), steps=0)  # type: ignore[type-var]
     task, images = Bench(method).task([3, 2, 4])
     torch.testing.assert_close(method.adapt(task)(images), ncc(tiny_kit).adapt(task)(images))
+
+
+def test_a_network_without_norms_has_none_to_tune() -> None:
+    layers = torch.nn.Conv2d(3, 6, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    kit = Kit(backbone_from(torch.nn.Sequential(*layers)))
+    task, images = Bench(ncc(kit)).task([3, 2, 4])
+    assert torch.equal(norm_tune(kit).adapt(task)(images), ncc(kit).adapt(task)(images))
 
 
 def test_they_start_from_the_network_as_it_is(tiny_kit: Kit) -> None:

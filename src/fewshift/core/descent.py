@@ -43,8 +43,11 @@ def gradients(
         if create_graph:
             leaves = {site: param if param.requires_grad else leaves[site] for site, param in params.items()}
         loss = objective(leaves)
-        found = torch.autograd.grad(
-            loss, list(leaves.values()), create_graph=create_graph, materialize_grads=True
+        wanted = list(leaves.values())
+        found = (
+            torch.autograd.grad(loss, wanted, create_graph=create_graph, materialize_grads=True)
+            if wanted
+            else ()
         )
     return loss if create_graph else loss.detach(), dict(zip(leaves, found, strict=True))
 
