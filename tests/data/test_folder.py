@@ -175,6 +175,7 @@ def test_drawn_split_keeps_every_class(count: int, shares: tuple[float, float, f
 
 def test_shares_that_are_no_split() -> None:
     assert "add up to 1" in said(lambda: DrawnSplit(0.5, 0.1, 0.1))
+    assert "add up to 1" in said(lambda: DrawnSplit(float("nan"), 0.5, 0.5))
 
 
 def test_split_file(tmp_path: Path) -> None:

@@ -155,6 +155,17 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert write_domain(tmp_path, SPEC, images) == 2
 
 
+def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(whole_files.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as told:
+        whole_files.write_whole(tmp_path / "table.md", b"a table")
+    assert told.value.filename == str(tmp_path / "table.md")
+    assert not list(tmp_path.iterdir())
+
+
 def test_classes_larger_than_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fewshift.data.records_write._BATCH_BYTES", 400)
     write_domain(tmp_path, SPEC, images)

@@ -132,6 +132,17 @@ def test_a_full_disk_is_one_sentence(make_score: MakeScore, tmp_path: Path) -> N
         results.append(make_score())
 
 
+def test_a_disk_that_is_full_at_the_end_is_one_sentence(
+    make_score: MakeScore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataError, match="make room"), open_results(tmp_path / "r.jsonl", {}) as results:
+        results.append(make_score())
+
+
 WRITER = """
 import sys, time
 from pathlib import Path

@@ -1,6 +1,7 @@
 """Learning curves: every number of a log, drawn and written for TensorBoard."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -75,3 +76,18 @@ def test_what_is_no_run_is_answered_by_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text("")
     with pytest.raises(FewshiftError, match="first steps"):
         curves_of(tmp_path)
+
+
+def test_a_picture_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib", reason="the plot extra is not installed")
+    runs = {"a": curves_of(run(tmp_path / "a.run"))}
+    with pytest.raises(FewshiftError, match=r"curves\.png"):
+        draw(runs, tmp_path / "x.html")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FewshiftError, match=r"No space left on device.*make room"):
+        draw(runs, tmp_path / "x.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.run"]

@@ -184,14 +184,24 @@ def test_patience_ends_a_run_and_a_resumed_one_at_once(tmp_path: Path) -> None:
     assert walk(tmp_path, 100, watch=impatient, resume=True).step == 15
 
 
-def test_without_validation_the_last_state_counts(tmp_path: Path) -> None:
-    class Blind(Walker):
-        def validate(self) -> None:
-            return None
+class Blind(Walker):
+    def validate(self) -> None:
+        return None
 
+
+def test_without_validation_the_last_state_counts(tmp_path: Path) -> None:
     outcome = walk(tmp_path, learner=Blind())
     assert outcome.best is None
     assert outcome.checkpoint().step == 20
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
+    walk(tmp_path, 8)
+    (tmp_path / ".last.safetensors.77.part").write_bytes(b"half")
+    walk(tmp_path, 20, resume=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [BEST, LAST, LOG]
+    (tmp_path / LAST).unlink()  # killed between its first validation and its first saved state
+    assert walk(tmp_path, 3, learner=Blind()).checkpoint().step == 3
 
 
 def test_progress_is_told(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from fewshift.cli.tables import add_row, plain_table, print_table
 from fewshift.data.contact_sheet import contact_sheet
 from fewshift.data.open_suite.build import build_open_suite, choose
 from fewshift.data.suites import Suite, data_folder, open_suite
+from fewshift.data.whole_files import write_whole
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.html import page
 from fewshift.evaluation.report import make_report
@@ -36,7 +37,7 @@ def run(wanted: str | None, folder: Path, tasks: int, seed: int, track: Track) -
         raise typer.Exit(130) from None
     report = make_report(read_scores([made.results]))
     html = folder / suite.name / "report.html"
-    html.write_text(page(report, f"Fewshift demo on the {suite.name} suite"), encoding="utf-8")
+    write_whole(html, page(report, f"Fewshift demo on the {suite.name} suite").encode())
     typer.echo("")
     typer.echo(report.markdown())
     typer.echo("A narrow network, small pictures and few tasks: this shows the parts at work, not a ranking.")

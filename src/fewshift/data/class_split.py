@@ -31,7 +31,7 @@ class DrawnSplit:
 
     def __post_init__(self) -> None:
         shares = (self.train, self.valid, self.test)
-        if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+        if not (min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-6):  # not-a-number is no share
             raise DataError(
                 f"the shares train {self.train}, valid {self.valid}, test {self.test} are no split: "
                 "give three numbers from 0 to 1 that add up to 1"

@@ -21,8 +21,10 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as problem:
         temporary.unlink(missing_ok=True)
+        if isinstance(problem, OSError) and problem.filename is None:
+            problem.filename = str(path)  # a full disk does not say where it is full
         raise
 
 

@@ -38,16 +38,12 @@ class ResultsFile:
     def append(self, score: Score) -> None:
         """Add one line. It survives the death of this process as soon as this returns."""
         data = to_line(score).encode()
-        try:
+        with _room_for(self.path):
             if os.write(self._fd, data) != len(data):
                 raise OSError("the line was written in part")
             if time.monotonic() - self._synced[0] > SYNC_EVERY:
                 os.fsync(self._fd)
                 self._synced[0] = time.monotonic()
-        except OSError as problem:
-            raise DataError(
-                f"{self.path}: cannot be written ({problem}); make room and give the same command again"
-            ) from None
 
 
 @contextmanager
@@ -82,14 +78,27 @@ def open_results(
             if score.key in done:
                 raise DataError(f"{path}:{number}: {_words(score)} is in the file twice; remove one line")
             done.add(score.key)
-        if stump:
-            os.ftruncate(fd, os.fstat(fd).st_size - stump)
-        elif text and not text.endswith("\n"):  # an editor took the newline away
-            os.write(fd, b"\n")
+        with _room_for(path):
+            if stump:
+                os.ftruncate(fd, os.fstat(fd).st_size - stump)
+            elif text and not text.endswith("\n"):  # an editor took the newline away
+                os.write(fd, b"\n")
         yield ResultsFile(path, frozenset(done), fd, [time.monotonic()])
-        os.fsync(fd)
+        with _room_for(path):
+            os.fsync(fd)
     finally:
         os.close(fd)  # frees the lock too
+
+
+@contextmanager
+def _room_for(path: Path) -> Iterator[None]:
+    """What the disk refuses, as a sentence."""
+    try:
+        yield
+    except OSError as problem:
+        raise DataError(
+            f"{path}: cannot be written ({problem}); make room and give the same command again"
+        ) from None
 
 
 def _whole_lines(fd: int, path: Path) -> tuple[str, int]:

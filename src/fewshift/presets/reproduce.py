@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from fewshift.data.whole_files import write_whole
 from fewshift.errors import FewshiftError
 from fewshift.methods import ABOUT
 
@@ -149,7 +150,7 @@ def checksums(folder: Path) -> Path:
     kits = sorted(folder.glob("*.kit"))
     lines = [f"{hashlib.sha256(kit.read_bytes()).hexdigest()}  {kit.name}\n" for kit in kits]
     out = folder / "SHA256SUMS"
-    out.write_text("".join(lines))
+    write_whole(out, "".join(lines).encode())
     return out
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fewshift.data.whole_files import write_whole
 from fewshift.errors import FewshiftError
 from fewshift.training import journal
 from fewshift.training.loop import LOG
@@ -87,10 +89,17 @@ def draw(runs: Mapping[str, Mapping[str, Curve]], out: Path) -> None:
         axes.grid(alpha=0.25)
     if len(runs) > 1:
         figure.axes[0].legend(fontsize=8)
+    picture = io.BytesIO()
     try:
-        figure.savefig(out, dpi=120)
-    except (OSError, ValueError) as problem:
+        figure.savefig(picture, format=out.suffix.removeprefix(".") or "png", dpi=120)
+    except ValueError as problem:
         raise FewshiftError(f"{out}: cannot be written ({problem}): give a name like curves.png") from None
+    try:
+        write_whole(out, picture.getvalue())
+    except OSError as problem:
+        raise FewshiftError(
+            f"{out}: cannot be written ({problem.strerror}): make room or give another --out"
+        ) from None
 
 
 def to_tensorboard(runs: Mapping[str, Mapping[str, Curve]], folder: Path) -> None:

@@ -38,6 +38,12 @@ def cut(path: Path, step: int) -> None:
         write_whole(path, kept)
 
 
+def sweep(folder: Path, *orphans: str) -> None:
+    """Remove what a killed run left: drafts of files, and states that no run in this folder goes on from."""
+    for left in (*folder.glob(".*.part"), *(folder / name for name in orphans)):
+        left.unlink(missing_ok=True)
+
+
 def read(path: Path) -> Iterator[dict[str, Any]]:
     """The whole lines of a log; a torn one is passed over."""
     for text in path.read_bytes().split(b"\n"):

@@ -183,6 +183,7 @@ def _begin(
         state = Checkpoint(learner.kind, identity, 0, {})
     team.wait()  # nobody cuts the log while another process still looks for the checkpoint
     if team.leads:
+        journal.sweep(folder, *([] if path.exists() else [BEST]))
         journal.cut(folder / LOG, state.step)
     return state
 
