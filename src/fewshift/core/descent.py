@@ -57,6 +57,8 @@ def step(
 ) -> tuple[TaskParams, State, Tensor]:
     """One step: the moved parameters, the new state and the loss before the step."""
     loss, found = gradients(objective, params)
+    if not found:  # nothing to move; rules that step all sites in one call refuse to step none
+        return {}, state, loss
     with torch.no_grad():
         moved, state = update.step(detached(params), found, state)
     return moved, state, loss
