@@ -3,6 +3,7 @@
 import copy
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,8 +13,9 @@ from fewshift.core.descent import descend
 from fewshift.core.losses import inner_objective
 from fewshift.core.updates import Adadelta, Preconditioned, Update
 from fewshift.nets import last_map
+from fewshift.nets.adapters import adapters_at
 from fewshift.nets.any_module import backbone_from
-from fewshift.nets.backbone import Backbone
+from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.engine import PlainEngine
 from fewshift.nets.last_map import (
     LastMapEngine,
@@ -22,6 +24,7 @@ from fewshift.nets.last_map import (
     descend_on_features,
     last_map_of,
 )
+from fewshift.nets.lite0 import Lite0
 from fewshift.nets.small_space import closed_space, space_pays
 from fewshift.types import Labelled, Task
 
@@ -52,6 +55,21 @@ def test_it_equals_the_plain_engine(name: str, backbone: Backbone, make_task: Ca
     torch.testing.assert_close(
         quick.embed(found.params, images), plain.embed(wanted.params, images), rtol=0, atol=1e-12
     )
+
+
+def test_the_weights_of_a_backbone_count_not_those_in_its_module() -> None:
+    """Several backbones may share one module, into which each one's weights are put for a call."""
+    torch.manual_seed(0)
+    net = Lite0().double()
+    first = freeze(net, adapters_at(net, ()))
+    other = {name: 1.05 * t if "depthwise" in name else t for name, t in first.frozen.items()}
+    second = replace(first, frozen=other)
+    images = torch.randn(2, 3, 32, 32, dtype=torch.float64)
+    for backbone in (first, second):
+        found, wanted = (e(backbone).embed(backbone.init(), images) for e in (LastMapEngine, PlainEngine))
+        torch.testing.assert_close(found / wanted.norm(), wanted / wanted.norm())
+    apart = below_last(first, images) - below_last(second, images)
+    assert apart.norm() > 0.01 * below_last(first, images).norm()
 
 
 def test_the_last_map_alone_reads_features(backbone: Backbone, make_task: Callable[..., Task]) -> None:

@@ -8,6 +8,7 @@ It stays in a small space, too: see `fewshift.nets.small_space`.
 
 from __future__ import annotations
 
+import copy
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -68,7 +69,9 @@ def body_of(backbone: Backbone) -> Callable[[Tensor], Tensor]:
         return as_they_are
     identity = torch.eye(backbone.dim, dtype=backbone.dtype, device=backbone.device)
     if type(backbone.net) is Lite0:
-        quick = folded(backbone.net)
+        own = copy.deepcopy(backbone.net)
+        own.load_state_dict(backbone.frozen, strict=False)  # the module may hold another backbone's weights
+        quick = folded(own)
         quick.last.weight.copy_(identity)
         return quick
     return UnderMap(backbone, identity)
