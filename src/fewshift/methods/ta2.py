@@ -30,7 +30,7 @@ from fewshift.types import Adapted, Task
 ABOUT = About(
     title="TA²-Net, a policy over the number of adapters",
     source="Guo et al., ICCV 2023",
-    fidelity="confirmed from code",
+    fidelity="inferred",
     moves="an adapter beside those 3x3 convolutions that the policy chooses, and the last map",
     needs="a backbone, a policy",
     trained_by="fewshift train policy",

@@ -2,9 +2,9 @@
 
 Liu et al., ICCV 2021. Confirmed from code: a gate over the training domains weights a bank of FiLM vectors
 (specific), attention over a second bank asked by the set's code gives the cooperative ones, and a sigmoid a
-channel mixes the two; Mahalanobis classifier and set encoder are Simple CNAPS's. For backbones narrower than
-the published one the number of attention heads is what the width allows (ours). In the table of the TSP
-paper the columns of tri-M and FLUTE are swapped.
+channel mixes the two; Mahalanobis classifier and set encoder are Simple CNAPS's. Ours: as there, a class of
+one image has covariance 0, and for backbones narrower than the published one the number of attention heads is
+what the width allows. In the table of the TSP paper the columns of tri-M and FLUTE are swapped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PART = "trim"
 ABOUT = About(
     title="tri-M, a multi-mode modulator",
     source="Liu et al., ICCV 2021",
-    fidelity="confirmed from code",
+    fidelity="inferred",
     moves="FiLM behind the norms of the blocks, by a gated hyper-network; a Gaussian a class",
     needs="a backbone, a set encoder and gated FiLM generator",
     trained_by="fewshift train trim",

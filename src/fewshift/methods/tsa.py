@@ -32,6 +32,7 @@ ABOUT = About(
 ABOUT_TUNED = replace(
     ABOUT,
     title="TSA at its own best rates",
+    fidelity="our own",
     needs="a backbone, rates chosen on validation tasks",
     trained_by="fewshift train rates --methods tsa",
 )

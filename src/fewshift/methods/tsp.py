@@ -41,6 +41,7 @@ ABOUT = About(
 ABOUT_TUNED = replace(
     ABOUT,
     title="TSP† at its own best rates",
+    fidelity="our own",
     needs="a backbone, preconditioners, a dataset classifier, rates chosen on validation tasks",
     trained_by=f"{ABOUT.trained_by}, fewshift train rates --methods tsp",
 )

@@ -43,6 +43,7 @@ ABOUT = About(
 ABOUT_TUNED = replace(
     ABOUT,
     title=f"{ABOUT.title}, at its own best rates",
+    needs=f"{ABOUT.needs}, rates chosen on validation tasks",
     trained_by=f"{ABOUT.trained_by}, fewshift train rates --methods tsp_start",
 )
 ABOUT_ALONE = replace(
@@ -53,6 +54,7 @@ ABOUT_ALONE = replace(
 ABOUT_ALONE_TUNED = replace(
     ABOUT_ALONE,
     title=f"{ABOUT_ALONE.title}, at its own best rates",
+    needs=f"{ABOUT_ALONE.needs}, rates chosen on validation tasks",
     trained_by=f"{ABOUT.trained_by}, fewshift train rates --methods start",
 )
 

@@ -48,6 +48,8 @@ ABOUT = About(
 ABOUT_TUNED = replace(
     ABOUT,
     title="TSP†† at its own best rates",
+    fidelity="our own",
+    needs=f"{ABOUT.needs}, rates chosen on validation tasks",
     trained_by=f"{ABOUT.trained_by}, fewshift train rates --methods tsp_ta2",
 )
 
