@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fewshift.errors import FewshiftError
 
@@ -16,7 +17,7 @@ def as_labels(labels: Any) -> list[Hashable]:
     arrays = hasattr(labels, "__array__") or hasattr(labels, "tolist")
     if isinstance(labels, str | bytes) or not (arrays or isinstance(labels, Iterable)):
         raise FewshiftError(f"the labels are {labels!r}: give a list with one label an image")
-    values = _from_array(labels) if arrays else list(labels)
+    values = [_plain(value) for value in (_from_array(labels) if arrays else labels)]
     for place, value in enumerate(values):
         _check(value, f"label {place}")
     return values
@@ -24,9 +25,9 @@ def as_labels(labels: Any) -> list[Hashable]:
 
 def as_label(label: Any) -> Hashable:
     """One label, as Python has it: what comes out of an array of classes goes in again."""
-    plain = label.item() if isinstance(label, np.generic) else label
+    plain: Hashable = _plain(label)
     _check(plain, "the label")
-    return plain  # type: ignore[no-any-return]
+    return plain
 
 
 def encode(values: Sequence[Hashable]) -> tuple[NDArray[Any], list[int]]:
@@ -70,8 +71,17 @@ def _from_array(labels: Any) -> list[Any]:
     return list(values.tolist())
 
 
+def _plain(value: Any) -> Any:
+    """A single number or text out of an array or tensor as Python has it, also inside a tuple."""
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray | Tensor) and value.ndim == 0):
+        return value.item()
+    return tuple(map(_plain, value)) if type(value) is tuple else value
+
+
 def _check(value: Any, name: str) -> None:
     try:
+        if isinstance(value, Tensor):  # each of them is equal to itself alone
+            raise TypeError
         hash(value)
     except TypeError:
         raise FewshiftError(
