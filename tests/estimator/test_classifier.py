@@ -101,6 +101,51 @@ def test_two_true_labels_of_numpy_tensors_and_booleans(small_kit: Kit, pictures:
         assert classifier.classes_.tolist() == [False, True]
 
 
+@pytest.mark.parametrize(
+    "take_apart",
+    [
+        lambda codes: list(np.array(codes)),
+        lambda codes: list(torch.tensor(codes)),
+        lambda codes: [np.array(code) for code in codes],
+        lambda codes: [code if place % 2 else np.int64(code) for place, code in enumerate(codes)],
+    ],
+    ids=["numpy numbers", "tensors", "arrays without axes", "Python's and numpy's"],
+)
+def test_a_list_of_single_numbers_is_as_good_as_their_array(
+    small_kit: Kit, pictures: Pictures, tmp_path: Path, take_apart: Callable[[list[int]], list[Any]]
+) -> None:
+    images, names = pictures(3, 2)
+    codes = [int(name[-1]) for name in names]
+    classifier = fs.FewShotClassifier(kit=small_kit, method="ncc").fit(images, take_apart(codes))
+    assert classifier.classes_.tolist() == [0, 1, 2]
+    assert classifier.classes_.dtype == np.int64
+    assert classifier.score(images, take_apart(codes)) == classifier.score(images, codes)
+    classifier.save(tmp_path / "numbers.fewshift")
+    assert fs.load(tmp_path / "numbers.fewshift", kit=small_kit).classes_.tolist() == [0, 1, 2]
+
+
+def test_numpy_texts_and_numbers_inside_tuples_can_be_saved(
+    small_kit: Kit, pictures: Pictures, tmp_path: Path
+) -> None:
+    images, names = pictures(2, 2)
+    for labels in (list(np.array(names)), [("shape", np.int64(name[-1])) for name in names]):
+        classifier = fs.FewShotClassifier(kit=small_kit, method="ncc").fit(images, labels)
+        classifier.save(tmp_path / "x.fewshift")
+        kept = fs.load(tmp_path / "x.fewshift", kit=small_kit).classes_
+        assert kept.tolist() == classifier.classes_.tolist()
+        assert set(kept.tolist()) == set(labels)
+
+
+def test_a_fit_that_fails_leaves_the_fit_before(small_kit: Kit, pictures: Pictures, tmp_path: Path) -> None:
+    images, labels = pictures(2, 2)
+    classifier = fs.FewShotClassifier(kit=small_kit, method="ncc").fit(images, labels)
+    before = classifier.predict_proba(images)
+    classifier.set_params(kit="narrow")
+    with pytest.raises(fs.FewshiftError, match="cannot be read"):
+        classifier.fit([*images[1:], tmp_path / "nowhere.png"], labels)
+    assert (classifier.predict_proba(images) == before).all()
+
+
 def test_one_image_a_class_takes_a_few_cautious_steps(small_kit: Kit, pictures: Pictures) -> None:
     classifier = fs.FewShotClassifier(kit=small_kit).fit(*pictures(5, 1))
     assert 0 < classifier.settings_.steps < 40

@@ -120,6 +120,15 @@ def test_with_its_support_images_it_can_be_changed(
     assert loaded.predict_proba(new).shape == (2, 4)
 
 
+def test_what_it_was_fitted_with_comes_back(kit_file: Path, pictures: Pictures, tmp_path: Path) -> None:
+    given = {"method": "gd", "settings": "published", "seed": 5}
+    classifier = fs.FewShotClassifier(kit=kit_file, **given).fit(*pictures(2, 2))
+    classifier.save(tmp_path / "x.fewshift", with_backbone=True)
+    loaded = fs.load(tmp_path / "x.fewshift")
+    assert {name: loaded.get_params()[name] for name in given} == given
+    assert repr(loaded) == "FewShotClassifier(method='gd', kit=<Kit>, settings='published', seed=5)"
+
+
 @pytest.mark.parametrize(
     "label", ["a", 3, True, None, 2.5, float("inf"), (1, ("b", None)), b"\x00\xff"], ids=repr
 )

@@ -66,11 +66,12 @@ class FewShotClassifier(SklearnContract, FitResults):
             raise FewshiftError(
                 f"there is one class only, {classes.tolist()[0]!r}: a classifier needs two at least"
             )
-        opened = self._now_open = kits.open_kit(self.kit, self.device, self.engine, self.quiet)
-        self._kit_name = opened.name
+        opened = kits.open_kit(self.kit, self.device, self.engine, self.quiet)
         read = inputs.read(items, opened.rule, track)
         support = Support(read.images, torch.tensor(codes), read.names, tuple(classes.tolist()))
-        self._keep(adapt(self._tools(opened, track), support), support, began)
+        fitted = adapt(self._tools(opened, track), support)
+        self._now_open, self._kit_name = opened, opened.name  # not before: a fit that fails changes nothing
+        self._keep(fitted, support, began)
         return self
 
     def add_class(
@@ -174,6 +175,8 @@ class FewShotClassifier(SklearnContract, FitResults):
             self.fitted_,
             self._opened,
             self.method,
+            mode=self.settings,
+            seed=self.seed,
             support=self._support() if with_support else None,
             with_backbone=with_backbone,
         )

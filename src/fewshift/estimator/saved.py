@@ -39,6 +39,8 @@ def write_classifier(
     opened: kits.Opened,
     method: str,
     *,
+    mode: str = "auto",
+    seed: int = 0,
     support: Support | None = None,
     with_backbone: bool = False,
 ) -> None:
@@ -46,6 +48,7 @@ def write_classifier(
     header = {
         "classes": [to_json(label) for label in fitted.classes.tolist()],
         "method": method,
+        "parameters": {"settings": mode, "seed": int(seed)},
         "kit": opened.name,
         "fingerprint": opened.kit.backbone.fingerprint(),
         "pixels": asdict(opened.rule),
@@ -79,7 +82,13 @@ def load(
     header, tensors = read_tensors(os.fspath(path), CLASSIFIER)
     if kit is None:
         kit = _own_kit(part(tensors, "kit")) or _named(header, path)
-    classifier = FewShotClassifier(method=header["method"], kit=kit, device=device, engine=engine)
+    classifier = FewShotClassifier(
+        method=header["method"],
+        kit=kit,
+        device=device,
+        engine=engine,
+        **header.get("parameters", {}),  # older files have none
+    )
     opened = kits.open_kit(kit, device, engine, quiet=True)
     found = opened.kit.backbone.fingerprint()
     if found != header["fingerprint"]:

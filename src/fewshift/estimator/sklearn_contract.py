@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from typing import Any, TypeVar
 
@@ -44,8 +45,14 @@ class SklearnContract:
 
     def __repr__(self) -> str:
         given = inspect.signature(type(self).__init__).parameters
-        changed = {n: repr(v) for n, v in self.get_params().items() if repr(v) != repr(given[n].default)}
-        return f"{type(self).__name__}({', '.join(f'{n}={v}' for n, v in changed.items())})"
+        changed = {n: v for n, v in self.get_params().items() if _shown(v) != _shown(given[n].default)}
+        return f"{type(self).__name__}({', '.join(f'{n}={_shown(v)}' for n, v in changed.items())})"
+
+
+def _shown(value: Any) -> str:
+    """A value in a line of code; of a large one, such as a kit with all its tensors, the kind alone."""
+    small = value is None or isinstance(value, str | bytes | int | float | os.PathLike)
+    return repr(value) if small else f"<{type(value).__name__}>"
 
 
 def not_fitted(what: str) -> NotFitted:
