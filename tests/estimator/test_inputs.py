@@ -52,6 +52,14 @@ def test_paths_pictures_bytes_arrays_and_tensors_are_one_image(picture: Any, tmp
     assert found.names[5] == "image 5"
 
 
+def test_tensors_of_sixteen_bits() -> None:
+    half = torch.linspace(0, 1, 3 * 8 * 8).reshape(3, 8, 8).bfloat16()
+    coloured = torch.cat([half, torch.ones(1, 8, 8).bfloat16()])
+    found = read([half, half.float(), coloured], PROTOCOL_84).images
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
 def test_batches_of_arrays_and_tensors(picture: Any) -> None:
     batch = np.stack([picture, picture[::-1]])
     wanted = read([picture, picture[::-1]], PROTOCOL_84).images
@@ -158,6 +166,8 @@ def test_bad_files_are_named(tmp_path: Path, picture: Any) -> None:
     for path, what in ((text, "no picture"), (cut, "damaged or cut short"), (huge, "20,000 x 20,000 pixels")):
         with pytest.raises(fs.FewshiftError, match=re.escape(str(path)) + ".*" + what):
             read([path], PROTOCOL_84)
+    with pytest.raises(fs.FewshiftError, match=r"'a\\x00b.jpg' holds a zero byte"):
+        read(["a\0b.jpg"], PROTOCOL_84)
     with pytest.raises(fs.FewshiftError, match="no images in this folder"):
         items_of(_empty(tmp_path))
 
@@ -183,6 +193,7 @@ def _png_header(width: int, height: int) -> bytes:
         (["a", "b", "a", ["c"]], "label 3 is .* cannot name a class"),
         ([1, 0, float("nan"), 0], r"label 2 is not a number"),
         ([1, 0, True, 0], "the labels 1 and True are equal"),
+        (list(torch.tensor([[0], [0], [1], [1]])), "label 0 is .* cannot name a class"),
         ("abcd", "give a list with one label an image"),
         (7, "give a list with one label an image"),
         (None, "the target y is None"),
@@ -209,6 +220,10 @@ def test_bad_folders_are_refused(small_kit: Kit, folder: Path) -> None:
     (folder / "hollow").mkdir()
     with pytest.raises(fs.FewshiftError, match="'hollow' has no image"):
         classifier.fit(folder)
+    (folder / "hollow" / "IMG_1.HEIC").write_bytes(b"a phone's picture")
+    with pytest.raises(fs.FewshiftError, match=r"no image \(IMG_1.HEIC: its name is not that of a JPEG"):
+        classifier.fit(folder)
+    (folder / "hollow" / "IMG_1.HEIC").unlink()
     (folder / "hollow").rmdir()
     (folder / "Shape 0").mkdir()
     with pytest.raises(fs.FewshiftError, match="have one name but for case"):
@@ -224,6 +239,8 @@ def test_bad_folders_are_refused(small_kit: Kit, folder: Path) -> None:
         ({"engine": "steam"}, "no engine 'steam'"),
         ({"kit": "nowhere.kit"}, "no kit 'nowhere.kit'"),
         ({"seed": "x"}, "seed is 'x'"),
+        ({"seed": 2**64}, "at most 64 bits"),
+        ({"kit": 5}, "kit is of type int"),
     ],
 )
 def test_bad_parameters_are_refused_at_fit(

@@ -52,6 +52,8 @@ def check_parameters(method: str, mode: str, seed: int) -> None:
         raise FewshiftError(f"settings is {mode!r}: choose one of {', '.join(MODES)}")
     if isinstance(seed, bool) or not isinstance(seed, Integral):
         raise FewshiftError(f"seed is {seed!r}: give a whole number")
+    if not -(2**63) <= seed < 2**64:  # what torch's generator takes
+        raise FewshiftError(f"seed is {seed}: give a whole number of at most 64 bits")
 
 
 def planned_steps(plan: Recipe, mode: str) -> int:

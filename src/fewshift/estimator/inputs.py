@@ -49,7 +49,9 @@ def folder_items(folder: str | os.PathLike[str]) -> tuple[list[Path], list[str]]
     check_names(list(found.classes), str(path))
     for name, files in found.classes.items():
         if not files:
-            raise DataError(f"{path}: the class {name!r} has no image: add some or take the folder out")
+            others = [(entry, why) for entry, why in found.ignored.items() if entry.parent == path / name]
+            seen = next((f" ({entry.name}: {why})" for entry, why in others if entry.name[0] != "."), "")
+            raise DataError(f"{path}: the class {name!r} has no image{seen}: add some or take the folder out")
     pairs = [(file, name) for name, files in found.classes.items() for file in files]
     return [file for file, _ in pairs], [name for _, name in pairs]
 
@@ -114,6 +116,8 @@ def read_in_parts(
 def pixels_of(item: Any, name: str) -> Pixels:
     """One image as 8-bit pixels, upright and in RGB."""
     if isinstance(item, str | os.PathLike):
+        if "\0" in name:
+            raise DataError(f"{name!a} holds a zero byte, as no file's name does: give one name a line")
         return read_image(Path(item))
     if isinstance(item, bytes):
         return decode(item, name)
@@ -121,6 +125,8 @@ def pixels_of(item: Any, name: str) -> Pixels:
         return from_picture(item, name)
     if isinstance(item, Tensor | np.ndarray):
         values = item.detach().cpu() if isinstance(item, Tensor) else item
+        if isinstance(values, Tensor) and values.dtype == torch.bfloat16:  # which NumPy does not have
+            values = values.float()
         return _with_alpha(values, name) if _has_alpha(values) else as_pixels(values, name)
     raise FewshiftError(
         f"{name} is of type {type(item).__name__}: give a path, a picture, an array or a tensor"

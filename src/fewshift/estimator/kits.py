@@ -10,6 +10,7 @@ from typing import TypeAlias
 import torch
 
 from fewshift.data.pixels import PixelRule
+from fewshift.errors import FewshiftError
 from fewshift.evaluation.pixel_rule import pixel_rule
 from fewshift.nets.bundled import default_kit_name, find_kit, kit_path
 from fewshift.nets.choice import choose_engine
@@ -42,6 +43,10 @@ def open_kit(kit: KitLike, device: str, engine: str, quiet: bool) -> Opened:
     if isinstance(kit, Kit):
         own = kit if kit.backbone.device == where else kit.to(where)
         return Opened("own", own, choose_engine(own.backbone, engine), pixel_rule(own))
+    if not (kit is None or isinstance(kit, str | os.PathLike)):
+        raise FewshiftError(
+            f"kit is of type {type(kit).__name__}: give a kit, its file or a bundled one's name"
+        )
     text = default_kit_name() if kit is None else os.fspath(kit)
     if kit is None and not quiet:
         say_once(
