@@ -69,6 +69,8 @@ def test_who_lacks_a_domain_has_no_average_over_it(make_reads: MakeReads) -> Non
     said = report.markdown().split("### Difference to tsa")[1]
     assert "over the domains that both sides have: tsp without u_mnist" in said
     assert "both sides have" not in make_report(make_reads(TABLE)).markdown()
+    short = make_report(make_reads(partly), ["tsa", "ncc"], summary=True).markdown()
+    assert short.count("over the domains that both sides have: tsp without u_mnist") == 1
 
 
 def test_paired_differences_by_hand(make_reads: MakeReads) -> None:

@@ -116,7 +116,7 @@ StreamOption = Annotated[
 ]
 OrderOption = Annotated[
     int | None,
-    typer.Option(min=1, max=2, help="1: without second derivatives. 2: exact, 3 times as long."),
+    typer.Option(min=1, max=2, help="1: without second derivatives. 2: exact, three to five times as long."),
 ]
 InnerStepsOption = Annotated[int | None, typer.Option(min=1, help="Inner steps of a task, T.")]
 InnerRateOption = Annotated[float | None, typer.Option(help="Inner step size.")]

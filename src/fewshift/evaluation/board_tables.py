@@ -134,7 +134,7 @@ def difference_table(board: Board, baseline: Contender) -> Table:
         rows=tuple(rows),
         notes=(
             "same tasks on both sides; bold: the 95 % interval leaves out zero",
-            *_unshared_domains(board, baseline, others),
+            *unshared_domains(board, baseline, others),
             *few,
         ),
         kind=f"difference to {board.labels[baseline]}",
@@ -142,7 +142,7 @@ def difference_table(board: Board, baseline: Contender) -> Table:
     )
 
 
-def _unshared_domains(board: Board, baseline: Contender, others: Sequence[Contender]) -> tuple[str, ...]:
+def unshared_domains(board: Board, baseline: Contender, others: Sequence[Contender]) -> tuple[str, ...]:
     """Whose average difference is over fewer domains than the others', and without which."""
     without = {
         board.labels[c]: [d for d in board.roles if board.difference(c, baseline, d) is None] for c in others

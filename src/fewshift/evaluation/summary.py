@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fewshift.evaluation.board_tables import averaged, fewest_tasks, percent, too_few
+from fewshift.evaluation.board_tables import averaged, fewest_tasks, percent, too_few, unshared_domains
 from fewshift.evaluation.boards import ORACLE_MARK, Board, Contender
 from fewshift.evaluation.statistics import competition_ranks, mean_ranks
 from fewshift.evaluation.tables import Row, Table, Value
@@ -36,7 +36,12 @@ def summary_table(board: Board, baselines: Sequence[Contender]) -> Table:
         rows.append(Row(board.labels[contender], (*means, *apart, *cost)))
     less = (f"less {board.labels[baseline]}" for baseline in baselines)
     head = (*(label for label, _ in groups), *less, "rank", "tasks", "seconds", "MiB")
-    notes = (*NOTES, *too_few(fewest_tasks(board)))
+    fewer = [
+        note
+        for baseline in baselines
+        for note in unshared_domains(board, baseline, [c for c in board.contenders if c != baseline])
+    ]
+    notes = (*NOTES, *dict.fromkeys(fewer), *too_few(fewest_tasks(board)))
     return Table(
         "Methods, accuracy in %", "method", head, tuple(rows), notes, "summary", "as the column says"
     )
