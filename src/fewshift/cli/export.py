@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.any_text import print_any_text
+from fewshift.cli.outputs import make_place
+
 
 class ExportFormat(str, Enum):
     """What the file is."""
@@ -44,10 +47,15 @@ def export(
 
     Example: `fewshift export birds.fewshift -o birds.pt2`
     """
+    from fewshift.errors import FewshiftError
     from fewshift.estimator.exported import export as write
     from fewshift.estimator.inputs import items_of
     from fewshift.estimator.saved import load
 
+    print_any_text()
+    if out.exists() and classifier.exists() and out.samefile(classifier):
+        raise FewshiftError(f"--out {out} is the classifier itself: give another name, such as model.onnx")
+    make_place(out, "--out", "model.onnx")
     name = format.value if format else ("torch" if out.suffix == ".pt2" else "onnx")
     images = [item for path in check for item in items_of(path)] if check else None
     fitted = load(classifier, kit=kit)

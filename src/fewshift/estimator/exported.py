@@ -19,6 +19,7 @@ from fewshift.errors import FewshiftError
 from fewshift.estimator import inputs
 from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.estimator.export_formats import check_onnx_is_installed, onnx_bytes, run_onnx, torch_bytes
+from fewshift.estimator.places import check_place
 from fewshift.evaluation.pixel_rule import pixel_rule
 from fewshift.nets.plain_classifier import folded_program, plain_classifier
 
@@ -52,6 +53,7 @@ def export(
     """
     if format not in FORMATS:
         raise FewshiftError(f"there is no format {format!r}: choose one of {', '.join(FORMATS)}")
+    check_place(path)
     if format == "onnx":
         check_onnx_is_installed()
     kit, fitted = classifier.kit_, classifier.fitted_

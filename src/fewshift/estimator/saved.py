@@ -24,6 +24,7 @@ from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.estimator.fitted import Fitted, Settings
 from fewshift.estimator.label_json import from_json, to_json
 from fewshift.estimator.labels import class_array
+from fewshift.estimator.places import check_place
 from fewshift.estimator.unknown import Familiar
 from fewshift.nets.architectures import TIMM
 from fewshift.nets.bundled import bundled_kits
@@ -45,6 +46,7 @@ def write_classifier(
     with_backbone: bool = False,
 ) -> None:
     """Write the file, all or nothing."""
+    check_place(path)
     header = {
         "classes": [to_json(label) for label in fitted.classes.tolist()],
         "method": method,
