@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from PIL import Image
 
 from fewshift.cli import main
 from fewshift.data.drawn.suite import drawn_domain
+from fewshift.errors import FewshiftError
+from fewshift.estimator.saved import load
 from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import ImageSettings, Kit, save_kit
 from fewshift.nets.resnet import ResNet18
@@ -159,6 +163,68 @@ def test_csv_of_names_on_standard_input(
     assert {row["class"] for row in rows} | {row["class_2"] for row in rows} == {"circle", "žlutá, blue"}
 
 
+def test_as_many_columns_as_there_are_classes(
+    fitted: Path, kit: str, images: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("predict", fitted, images / "new", "--kit", kit, "--csv", "--top", 9)
+    rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
+    assert rows[0][-1] == "probability_2"
+    assert {len(row) for row in rows} == {len(rows[0])}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["--json", "--csv", "--top=2"])
+def test_pipes_of_another_encoding(fitted: Path, kit: str, images: Path, form: str) -> None:
+    """As Windows has them: there, bytes that are no text come in and texts that have no bytes go out."""
+    good = str(images / "new" / "03.jpg")
+    done = subprocess.run(
+        [sys.executable, "-m", "fewshift", "predict", fitted, "-", "--kit", kit, form, "--top", "2"],
+        input=b"not\xfftext.jpg\n" + good.encode() + b"\n",
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count(b"\n") == 1
+    assert b"the file cannot be read" in done.stderr
+    assert good in done.stdout.decode()
+    name = "\\u017elut\\xe1, blue" if form == "--top=2" else "žlutá, blue"
+    assert name in done.stdout.decode()
+
+
+def test_the_next_command_can_be_copied(
+    kit: str, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "two words.fewshift"
+    run("fit", images / "support", "-o", out, "--kit", kit, "--method", "ncc")
+    assert f"next       fewshift predict '{out}' IMAGES..." in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are Unix's")
+def test_what_is_no_file_keeps_its_place(
+    fitted: Path, kit: str, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    run("fit", images / "support", "-o", pipe, "--kit", kit, "--method", "ncc", code=2)
+    assert "is a pipe or a device, not a file" in capsys.readouterr().err
+    with pytest.raises(FewshiftError, match="is a pipe or a device"):
+        load(fitted, kit=kit).save(pipe)
+    run("export", fitted, "-o", pipe, "--kit", kit, code=2)
+    assert pipe.is_fifo()
+
+
+def test_an_export_does_not_replace_its_classifier(
+    fitted: Path, kit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = fitted.read_bytes()
+    run("export", fitted, "-o", fitted, "--kit", kit, code=2)
+    assert "is the classifier itself: give another name" in capsys.readouterr().err
+    assert fitted.read_bytes() == before
+    run("export", fitted, "-o", tmp_path, "--kit", kit, code=2)
+    assert "is a folder: give the name of a file, such as model.onnx" in capsys.readouterr().err
+
+
 def test_one_bad_image_does_not_stop_the_others(
     fitted: Path, kit: str, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -191,6 +257,7 @@ def test_one_bad_image_does_not_stop_the_others(
         (["predict", "KIT", "NEW"], "no Fewshift classifier: give one that Fewshift wrote"),
         (["predict", "FITTED", "."], ".: there are no images in this folder"),
         (["predict", "FITTED", "nowhere.jpg"], "there is no file or folder nowhere.jpg"),
+        (["predict", "FITTED", "x" * 300], "there is no file or folder xxx"),
         (["predict", "FITTED", "no*.jpg"], "no file matches the pattern no*.jpg"),
         (["predict", "FITTED", "NEW", "--json", "--csv"], "choose one"),
     ],

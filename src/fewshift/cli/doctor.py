@@ -25,9 +25,11 @@ def doctor(
 
     Example: `fewshift doctor`, `fewshift doctor ~/records`
     """
+    from fewshift.cli.any_text import print_any_text
     from fewshift.cli.doctor_checks import check_data, check_extras, check_machine, check_torch
     from fewshift.cli.doctor_folder import check_folder
 
+    print_any_text("utf-8" if as_json else None)
     checks = [*check_machine(), *check_torch(), *check_extras(), *check_data()]
     if folder is not None:
         checks += check_folder(folder)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fewshift.cli.any_text import print_any_text
 from fewshift.cli.console import bars
 from fewshift.cli.outputs import make_place
 
@@ -47,7 +49,10 @@ def fit(
     `fewshift predict birds.fewshift new/*.jpg`
     """
     from fewshift.estimator.classifier import FewShotClassifier
+    from fewshift.estimator.places import check_place
 
+    print_any_text()
+    check_place(out)
     make_place(out, "--out", "birds.fewshift")
     classifier = FewShotClassifier(
         method=method, kit=kit, settings=settings, seed=seed, device=device, engine=engine, quiet=True
@@ -81,7 +86,7 @@ def _describe(classifier: FewShotClassifier, support: Path, out: Path) -> None:
         print(f"hint       and {len(classifier.support_hints_) - HINTS_SHOWN} more images like these")
     size = out.stat().st_size
     print(f"wrote      {out} ({size / 1e6:.1f} MB) after {classifier.seconds_:.1f} s")
-    print(f"next       fewshift predict {out} IMAGES...")
+    print(f"next       fewshift predict {shlex.quote(str(out))} IMAGES...")
 
 
 def _say_left_out(support: Path) -> None:

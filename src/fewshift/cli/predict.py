@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fewshift.cli.any_text import print_any_text, read_any_names
 from fewshift.cli.console import bars
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ def predict(
 
     if json_lines and csv_rows:
         raise FewshiftError("--json and --csv are both given: choose one")
+    print_any_text("utf-8" if json_lines or csv_rows else None)
     loaded = load(classifier, kit, device=device)
+    top = min(top, len(loaded.classes_))
     named = [_named(text) for text in images]
     items = [path for paths, _ in named for path in paths]
     wrong = [problem for _, problem in named if problem]
@@ -87,11 +90,12 @@ def _files(text: str) -> Iterator[Path]:
     from fewshift.estimator.inputs import items_of
 
     if text == "-":
+        read_any_names()
         for line in sys.stdin:
             if line.strip():
                 yield Path(line.rstrip("\r\n"))
         return
-    matches = [text] if Path(text).exists() else sorted(glob.glob(text, recursive=True))
+    matches = [text] if os.path.exists(text) else sorted(glob.glob(text, recursive=True))
     if not matches:
         what = "no file matches the pattern" if glob.has_magic(text) else "there is no file or folder"
         raise DataError(f"{what} {text}: give image files or folders")
