@@ -119,12 +119,34 @@ class TestFolder:
         found = checks(doctor, tmp_path / "photos")["images"]
         assert found["state"] == "ok"
         assert found["found"] == "3 classes of 2 to 4 images, 9 in all"
-        assert found["remedy"].startswith("fewshift fit ")
-        (tmp_path / "photos" / "1" / "0.png").unlink()
-        (tmp_path / "photos" / "1" / "1.png").unlink()
+        assert found["remedy"].startswith(f"fewshift fit {tmp_path / 'photos'} -o photos.fewshift, or ")
+        for i in range(3):
+            (tmp_path / "photos" / "1" / f"{i}.png").unlink()
         code, out, _ = doctor(tmp_path / "photos", "--json")
         assert code == 1
-        assert "class 1 has fewer than two" in out
+        assert "class 1 has none" in out
+
+    def test_one_image_a_class_is_enough_for_fit(self, doctor: Fewshift, tmp_path: Path) -> None:
+        for c in range(2):
+            (tmp_path / "my photos" / str(c)).mkdir(parents=True)
+            (tmp_path / "my photos" / str(c) / "0.png").write_bytes(png(c))
+        code, out, _ = doctor(tmp_path / "my photos", "--json")
+        assert code == 0
+        (found,) = (check for check in json.loads(out) if check["what"] == "images")
+        assert found["found"].endswith(
+            "class 0 has one: enough for fit, while evaluate and data convert need two"
+        )
+        assert found["remedy"] == f"fewshift fit '{tmp_path / 'my photos'}' -o 'my photos.fewshift'"
+        (tmp_path / "my photos" / "0" / "0.png").unlink()
+        (tmp_path / "my photos" / "0").rmdir()
+        assert doctor(tmp_path / "my photos")[0] == 1
+
+    def test_images_without_class_folders(self, doctor: Fewshift, tmp_path: Path) -> None:
+        (tmp_path / "loose").mkdir()
+        (tmp_path / "loose" / "0.png").write_bytes(png(0))
+        code, out, _ = doctor(tmp_path / "loose", "--json")
+        assert code == 1
+        assert "1 images and no class folders" in out
 
     def test_a_folder_of_nothing(self, doctor: Fewshift, tmp_path: Path) -> None:
         (tmp_path / "empty").mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from fewshift.cli.doctor_checks import Check
@@ -15,10 +16,10 @@ def check_folder(folder: Path) -> list[Check]:
     folder = folder.expanduser()
     try:
         domain_folders(folder)
-    except DataError as problem:
+    except DataError:
         if not folder.is_dir():
             raise
-        return [_class_folders(folder, problem)]
+        return [_class_folders(folder)]
     return _records(folder)
 
 
@@ -50,29 +51,30 @@ def _records(folder: Path) -> list[Check]:
     return checks
 
 
-def _class_folders(folder: Path, problem: Exception) -> Check:
+def _class_folders(folder: Path) -> Check:
     from fewshift.data.folder import list_folder
     from fewshift.errors import DataError
 
     try:
         found = list_folder(folder)
-    except DataError:
-        return Check(
-            "folder", "contents", "broken", str(problem), "give a folder that holds a folder a class"
-        )
+    except DataError as problem:
+        remedy = "give a folder that holds a folder a class, or one of converted domains"
+        return Check("folder", "contents", "broken", str(problem), remedy)
     counts = sorted(len(files) for files in found.classes.values())
     text = f"{len(counts)} classes of {counts[0]} to {counts[-1]} images, {sum(counts):,} in all"
     if found.ignored:
         text += f"; {len(found.ignored)} other files are ignored"
-    if counts[0] < 2:
-        few = next(name for name, files in found.classes.items() if len(files) < 2)
+    if len(counts) < 2:
+        return Check("folder", "images", "broken", f"{text}; one class alone is no choice", "add a class")
+    name = next(name for name, files in found.classes.items() if len(files) == counts[0])
+    if counts[0] == 0:
         return Check(
-            "folder",
-            "images",
-            "broken",
-            f"{text}; class {few} has fewer than two",
-            "add images or remove it",
+            "folder", "images", "broken", f"{text}; class {name} has none", "add images or remove it"
         )
-    return Check(
-        "folder", "images", "ok", text, f"fewshift fit {folder}, or fewshift data convert {folder} TARGET"
-    )
+    quoted, out = shlex.quote(str(folder)), shlex.quote(f"{folder.resolve().name or 'images'}.fewshift")
+    use = f"fewshift fit {quoted} -o {out}"
+    if counts[0] == 1:
+        text += f"; class {name} has one: enough for fit, while evaluate and data convert need two"
+    else:
+        use += f", or fewshift data convert {quoted} TARGET"
+    return Check("folder", "images", "ok", text, use)
