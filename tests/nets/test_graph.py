@@ -12,6 +12,7 @@ from fewshift.nets.cells import Cells, Shape
 from fewshift.nets.engine import FoldedEngine, PlainEngine
 from fewshift.nets.graph import GraphEngine, padded_size
 from fewshift.nets.notices import say_once
+from fewshift.nets.packing import shape_for
 from fewshift.types import Labelled, Task
 
 Make = Callable[..., Backbone]
@@ -169,6 +170,30 @@ def together(
         torch.testing.assert_close(one.losses, wanted.losses, rtol=0, atol=atol)
         for site, value in wanted.params.items():
             torch.testing.assert_close(one.params[site], value, rtol=0, atol=atol)
+
+
+def test_nearly_as_many_tasks_as_cells_still_have_their_own(make_backbone: Make, make_task: MakeTask) -> None:
+    """Nine tasks in ten cells: both are rounded to ten, and a task of two cells must keep its second one."""
+    backbone = make_backbone()
+    tasks = [make_task(images, way=2) for images in (5, 5, 6, 12, 7, 5, 5, 8, 6)]
+    update = Preconditioned(None, site_rates(backbone.sites, 0.05, 0.1))
+    engine, starts = GraphEngine(backbone, captured=False), [backbone.init()] * len(tasks)
+    found = engine.adapt_many(tasks, starts, [update] * len(tasks), 3)
+    assert len(engine.steps) == 1
+    for task, one in zip(tasks, found, strict=True):
+        wanted = PlainEngine(backbone).adapt(task, backbone.init(), update, 3)
+        torch.testing.assert_close(one.losses, wanted.losses, rtol=0, atol=1e-9)
+
+
+def test_a_shape_has_room_and_takes_no_cell_for_a_task() -> None:
+    for tasks in range(1, 65):
+        for cells in range(tasks, 65):
+            shape = shape_for(tasks, cells, 8)
+            assert shape.tasks >= tasks
+            assert shape.cells >= cells
+            assert shape.one_each == (tasks == cells)
+    with pytest.raises(ValueError, match="one cell each"):
+        Cells(Shape(3, 3, 8), torch.device("cpu")).assign([1, 2])
 
 
 @pytest.mark.parametrize("counts", [(4, 4, 4), (4, 5, 4, 1)])

@@ -55,6 +55,8 @@ class Cells:
         Cells that are left over have images of weight zero only. They read the first task's parameters, and
         their sums are nobody's.
         """
+        if self.shape.one_each and any(count != 1 for count in counts):
+            raise ValueError(f"tasks of {counts} cells do not fit a shape of one cell each: {self.shape}")
         owners = [task for task, count in enumerate(counts) for _ in range(count)]
         first = [0, *accumulate(counts)]
         owners += [0] * (self.shape.cells - len(owners))

@@ -64,11 +64,14 @@ def groups(sizes: Sequence[int], room: int) -> list[list[int]]:
 
 
 def shape_for(tasks: int, cells: int, cell: int) -> Shape:
-    """The next shape on the list: few shapes, few graphs."""
-    if tasks == cells:
-        count = rounded(tasks)
-        return Shape(count, count, cell)
-    return Shape(rounded(tasks), rounded(cells), cell)
+    """The next shape on the list: few shapes, few graphs.
+
+    Where a task has several cells there must be more cells than tasks, rounded or not: as many mean one each.
+    """
+    count, room = rounded(tasks), rounded(cells)
+    if tasks < cells and room == count:
+        room = rounded(count + 1)
+    return Shape(count, room, cell)
 
 
 def _alone(count: int) -> Shape:
