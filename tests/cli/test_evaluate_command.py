@@ -203,7 +203,9 @@ def test_a_method_of_ones_own(
     ("change", "complaint"),
     [
         (["--methods", "tsq"], "there is no method 'tsq'"),
-        (["--methods", "nowhere:build"], "cannot be imported"),
+        (["--methods", "nowhere:build"], "cannot be imported (No module named 'nowhere'): install its"),
+        (["--methods", ":build"], "cannot be imported"),
+        (["--methods", "fewshift.methods.ncc:ABOUT"], "is no function"),
         (["--methods", ","], "--methods names none"),
         (["--methods", "gd_tuned"], "no rates chosen for gd"),
         (["--protocol", "two-shot"], "--protocol is 'two-shot'"),

@@ -17,7 +17,7 @@ from fewshift.data.protocol import STANDARDS, Protocol
 from fewshift.data.records import RecordSource
 from fewshift.data.records_folder import open_records
 from fewshift.data.suite_cache import cache_of, cache_state, with_exact_caches
-from fewshift.data.suites import open_suite
+from fewshift.data.suites import WHERE_PYTHON_LOOKS, open_suite
 from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS, Builder
 from fewshift.nets.device import device_named
@@ -92,9 +92,14 @@ def _builder(name: str) -> Builder:
         return METHODS[name]
     module, _, function = name.partition(":")
     try:
-        return cast(Builder, getattr(importlib.import_module(module), function))
-    except (ImportError, AttributeError) as problem:
-        raise FewshiftError(f"--methods {name!r} cannot be imported: {problem}") from None
+        build = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as problem:
+        raise FewshiftError(
+            f"--methods {name!r} cannot be imported ({problem}): {WHERE_PYTHON_LOOKS}"
+        ) from None
+    if not callable(build):
+        raise FewshiftError(f"--methods {name!r} is no function: give package.module:build")
+    return cast(Builder, build)
 
 
 def choose_device(name: str) -> torch.device:

@@ -30,6 +30,9 @@ from fewshift.errors import DataError
 from fewshift.progress import Track, silent
 
 NAMED = ("drawn", "open", "md")
+WHERE_PYTHON_LOOKS = (
+    "install its package, or set PYTHONPATH to the folder of its file (PYTHONPATH=. for this)"
+)
 Maker: TypeAlias = Callable[[], Iterable[Domain]]
 
 
@@ -131,7 +134,9 @@ def _imported(text: str) -> Maker:
     try:
         maker: Maker = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as problem:
-        raise DataError(f"the suite {text!r} cannot be imported: {problem}") from problem
+        raise DataError(
+            f"the suite {text!r} cannot be imported ({problem}): {WHERE_PYTHON_LOOKS}"
+        ) from problem
     if not callable(maker):
         raise DataError(f"the suite {text!r} is no function: give package.module:function")
     return maker
