@@ -51,6 +51,18 @@ def test_strangers_are_learned_from_and_the_kit_is_shrunk(
     assert "leave it out" in again.err
 
 
+def test_what_changes_images_is_refused_where_tasks_are_of_features(
+    fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path
+) -> None:
+    words = ("train", "preconditioners", "--kit", tiny_kit, "--records", records, "--out", tmp_path / "x.kit")
+    last = ("--preset", "last-map", "--sites", "last", "--device", "cpu", "--quiet")
+    for option in (("--vary",), ("--strangers", 2)):
+        found = fewshift(*words, *last, *option)
+        assert found.code == 2
+        assert f"{option[0]} changes images" in found.err
+        assert not (tmp_path / "x.kit").exists()
+
+
 def test_backbones_of_small_domains_are_varied_more(
     fewshift: Fewshift, records: Path, tmp_path: Path
 ) -> None:

@@ -96,6 +96,7 @@ def preconditioners(
         train_images=train_images,
         vary=small if vary is None else vary,
         strangers=STRANGERS * small if strangers is None else strangers,
+        needs_images=tuple(n for n, given in (("--vary", vary), ("--strangers", strangers)) if given),
         support_cap=support_cap,
         stream=stream,
         precision=precision,

@@ -37,6 +37,7 @@ class MetaWanted(Wanted):
     train_images: int | None = None  # of a domain, at most
     vary: bool = False  # the images of training tasks
     strangers: int = 0  # made-up domains beside the real ones
+    needs_images: tuple[str, ...] = ()  # options that were given and that tasks of features cannot keep
     precision: str = "tf32"  # of the inner steps on a GPU
     validate_every: int | None = None  # updates, if not the preset's
     keep_last: bool = False  # the last state counts, not the best validated one
