@@ -171,8 +171,8 @@ def prepared(wanted: MetaWanted, names: list[str] | None) -> Iterator[Ready]:
         if moves_only_the_last_map(kit):
             if wanted.needs_images:
                 raise FewshiftError(
-                    f"{wanted.needs_images[0]} changes images, and where the last map alone moves tasks are of "
-                    "features that are computed once: leave it out, or choose other --sites"
+                    f"{wanted.needs_images[0]} changes images, and where the last map alone moves, tasks are "
+                    "of features that are computed once: leave it out, or choose other --sites"
                 )
             features = {d.name: featured(d, rule, kit.backbone, splits, track=track) for d in domains}
             yield Ready(kit, ResidentTasks(features, protocol), team, track, on_features(kit).backbone)
