@@ -57,6 +57,8 @@ def test_without_adaptation_nothing_moved(opened: Opened, upload: Maker) -> None
     assert watched(done).moved == {}
     assert "Nothing was moved" in views.losses(done)
     assert "Nothing was moved" in views.changes(watched(done))
+    assert "held-out" not in views.losses(done)  # nobody asked them
+    assert "ncc adapts nothing" in views.summary(done)
 
 
 def test_one_image_a_class(opened: Opened, upload: Maker) -> None:

@@ -10,6 +10,7 @@ from fewshift.web.limits import LIMITS
 from fewshift.web.replay import Replay
 from fewshift.web.steps import Adaptation, Prediction
 
+UNMOVED = "Nothing was moved: the network is as it was, for the reason given above."
 BEST = 3  # classes shown for each test image
 
 
@@ -93,7 +94,7 @@ def losses(done: Adaptation) -> str:
     """The support loss before each step."""
     values = done.fitted.losses
     if not values:
-        return empty("Nothing was moved: the frozen network did best on held-out images.")
+        return empty(UNMOVED)
     points = [(float(step), value) for step, value in enumerate(values)]
     top = max(max(values) * 1.05, 1e-3)
     return wrapped(curve(points, "support loss before each step", top, lambda v: f"{v:g}", 0))
@@ -102,7 +103,7 @@ def losses(done: Adaptation) -> str:
 def changes(seen: Replay) -> str:
     """What each step did: how many support images are right, and how far each site moved."""
     if not seen.moved:
-        return empty("Nothing was moved: the frozen network did best on held-out images.")
+        return empty(UNMOVED)
     parts = []
     if seen.right:
         points = [(float(step), 100 * share) for step, share in seen.right]
