@@ -3,6 +3,7 @@
 import importlib
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,25 @@ def test_pixels_follow_the_model() -> None:
     assert found.mean == (0.485, 0.456, 0.406)
     with pytest.raises(FewshiftError, match="reads 160 x 224 pixels"):
         image_settings(config | {"input_size": (3, 160, 224)})
+
+
+def test_the_last_map_fits_what_comes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MobileNetV3 and its kin call the channels before their last layer `num_features`."""
+    layers = (
+        torch.nn.Conv2d(3, 8, 3),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8, 12),
+    )
+    net = torch.nn.Sequential(*layers)
+    net.num_features = 8  # type: ignore[assignment]
+    config = {"input_size": (3, 32, 32), "mean": (0.5,) * 3, "std": (0.5,) * 3}
+    data = SimpleNamespace(resolve_model_data_config=lambda net: config)
+    library = SimpleNamespace(create_model=lambda name, **rest: net, data=data)
+    monkeypatch.setitem(sys.modules, "timm", library)  # type: ignore[arg-type]
+    found, _ = timm_model("like_mobilenetv3")
+    assert found.dim == 12
+    assert found(torch.zeros(2, 3, 32, 32)).shape == (2, 12)
 
 
 @pytest.mark.skipif(not timm_is_usable(), reason="timm does not import here: it needs a fitting torchvision")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from torch import nn
 
 from fewshift.errors import FewshiftError
-from fewshift.nets.any_module import WithLastMap
+from fewshift.nets.any_module import WithLastMap, feature_size
 from fewshift.nets.kit_value import ImageSettings
 
 
@@ -29,7 +29,8 @@ def timm_model(name: str, pretrained: bool = True) -> tuple[WithLastMap, ImageSe
         ) from problem
     origin = {"name": "timm", "model": name, "pretrained": pretrained}
     settings = image_settings(timm.data.resolve_model_data_config(net))
-    return WithLastMap(net.eval(), int(net.num_features), origin), settings  # type: ignore[arg-type]
+    # Not `num_features`: some families put another layer between those and what comes out.
+    return WithLastMap(net.eval(), feature_size(net, settings.size), origin), settings
 
 
 def image_settings(config: dict[str, Any]) -> ImageSettings:
