@@ -79,6 +79,7 @@ def test_held_out_classes_are_those_the_backbone_did_not_see(
         (("--records", "R", "--teacher", "squares"), "give DOMAIN=RUN"),
         (("--records", "R", "--teacher", "squares=nowhere"), "there is no training state"),
         (("--records", "R", "--hold-out", "1.5"), "give a number between 0 and 1"),
+        (("--records", "R", "--never-mirrored", "tilse"), "--never-mirrored tilse: it is not among"),
         (("--records", "R", "--device", "tpu"), "--device tpu cannot be used here"),
     ],
 )

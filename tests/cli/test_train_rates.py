@@ -38,3 +38,6 @@ def test_a_method_without_rates_is_answered_by_a_sentence(
     done = fewshift(*rates(tiny_kit, records, tmp_path / "b.kit", "ncc"))
     assert done.code == 2
     assert "ncc has no rates to choose" in done.err
+    done = fewshift(*rates(tiny_kit, records, tmp_path, "pa"))
+    assert done.code == 2
+    assert f"--out {tmp_path} is a folder" in done.err

@@ -164,6 +164,10 @@ def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         whole_files.write_whole(tmp_path / "table.md", b"a table")
     assert told.value.filename == str(tmp_path / "table.md")
     assert not list(tmp_path.iterdir())
+    monkeypatch.undo()
+    with pytest.raises(OSError, match=r"\[") as told:
+        whole_files.write_whole(tmp_path, b"a table")
+    assert told.value.filename == str(tmp_path)
 
 
 def test_classes_larger_than_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,5 +113,10 @@ def test_a_suite_without_validation_tasks_is_refused(kit: Kit) -> None:
 
 
 def test_methods_without_rates_are_refused(kit: Kit) -> None:
-    with pytest.raises(FewshiftError, match="ncc has no rates"):
-        choose_rates(kit, choose_engine(kit.backbone), ["ncc"], [lazy(0)], [lazy(1)])
+    def unread() -> Episode:
+        raise AssertionError("a search began")
+
+    engine = choose_engine(kit.backbone)
+    for methods, said in ((["gd", "ncc"], "ncc has no rates"), ([], "no method"), (["gd", "ta2"], "policy")):
+        with pytest.raises(FewshiftError, match=said):
+            choose_rates(kit, engine, methods, [unread], [unread])

@@ -73,6 +73,9 @@ def test_a_missing_extra_is_named(
 def test_what_is_no_run_is_answered_by_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(FewshiftError, match=r"NAME\.run"):
         curves_of(tmp_path)
+    run(tmp_path / "template")
+    with pytest.raises(FewshiftError, match=r"several runs: give some of .*template"):
+        curves_of(tmp_path)
     (tmp_path / "log.jsonl").write_text("")
     with pytest.raises(FewshiftError, match="first steps"):
         curves_of(tmp_path)

@@ -78,6 +78,11 @@ def run(wanted: Wanted) -> None:
         if wanted.zoom is not None:
             varied = replace(varied, zoom=wanted.zoom)
         letters = tuple(words(wanted.never_mirrored)) or settings.never_mirrored
+        if wanted.never_mirrored and (unknown := [name for name in letters if name not in names]):
+            raise FewshiftError(
+                f"--never-mirrored {unknown[0]}: it is not among the domains {', '.join(names)}: name "
+                "some of these"
+            )
         settings = replace(settings, augmentation=varied, never_mirrored=letters)
         rule = rule_for(size)
         held = {d.name: resident(d, rule, device, ("train", "valid"), track) for d in domains}

@@ -44,6 +44,7 @@ def rates(
 
     from fewshift.cli import evaluate_inputs as inputs
     from fewshift.cli.console import bars
+    from fewshift.cli.outputs import make_place
     from fewshift.data.domain import Domain
     from fewshift.data.episodes import load_episode
     from fewshift.data.plan import TaskPlan, plans
@@ -58,6 +59,7 @@ def rates(
     from fewshift.training.features import FeatureReader
     from fewshift.types import Episode, Split
 
+    make_place(out, "--out", "tsp.kit")
     where, track = inputs.choose_device(device), bars(quiet)
     _, loaded = find_kit(kit, where)
     rule, chosen_protocol = pixel_rule(loaded), inputs.protocol_named(protocol)

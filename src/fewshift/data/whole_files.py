@@ -23,7 +23,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         os.replace(temporary, path)
     except BaseException as problem:
         temporary.unlink(missing_ok=True)
-        if isinstance(problem, OSError) and problem.filename is None:
+        if isinstance(problem, OSError) and problem.filename in (None, str(temporary)):
             problem.filename = str(path)  # a full disk does not say where it is full
         raise
 

@@ -19,7 +19,7 @@ from fewshift.methods.rates import BySeen, Pair, Share, certainty
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.progress import Track, silent
-from fewshift.types import Episode
+from fewshift.types import Episode, Method
 
 LazyEpisode: TypeAlias = Callable[[], Episode]  # read when needed: a task may be 50 MB of pixels
 TUNABLE = ("pa", "tsa", "ta2", "gd", "tsp", "start", "tsp_start", "tsp_ta2")
@@ -130,12 +130,10 @@ def choose_rates(
     pairs: dict[str, dict[str, list[float]]] = {}
     shares: dict[str, dict[str, dict[str, float]]] = {}
     tried: dict[str, dict[str, list[list[float]]]] = {}
-    for name in methods:
-        if name not in TUNABLE:
-            raise FewshiftError(f"{name} has no rates to choose: give some of {', '.join(TUNABLE)}")
+    for name, method in _built(kit, engine, methods).items():
         pairs[name], tried[name] = {}, {}
         for kind, tasks in (("seen", seen), ("unseen", unseen)):
-            tuned = _tune(kit, engine, name, kind, tasks, grid or Grid(), track)
+            tuned = _tune(kit, method, name, kind, tasks, grid or Grid(), track)
             pairs[name][kind] = [tuned.best.adapters, tuned.best.last]
             for axis, what, having in SHARES:
                 if name in having:
@@ -145,10 +143,19 @@ def choose_rates(
     return ChosenRates(pairs, shares, threshold, tried)
 
 
+def _built(kit: Kit, engine: Engine, methods: Sequence[str]) -> dict[str, Method]:
+    """All of them before the first search: a wrong name must not cost the rates that were found before it."""
+    if not methods:
+        raise FewshiftError(f"there is no method to choose rates for: give some of {', '.join(TUNABLE)}")
+    for name in methods:
+        if name not in TUNABLE:
+            raise FewshiftError(f"{name} has no rates to choose: give some of {', '.join(TUNABLE)}")
+    return {name: METHODS[name](kit, engine, oracle=True) for name in methods}
+
+
 def _tune(
-    kit: Kit, engine: Engine, name: str, kind: str, tasks: Sequence[LazyEpisode], grid: Grid, track: Track
+    kit: Kit, method: Method, name: str, kind: str, tasks: Sequence[LazyEpisode], grid: Grid, track: Track
 ) -> Tuned:
-    method = METHODS[name](kit, engine, oracle=True)
     published: BySeen = method.rates  # type: ignore[attr-defined]
     known = kit.info.get("rates", {}).get(name, {}).get(kind, getattr(published, kind))
     axes = [axis for axis, _, having in SHARES if name in having]

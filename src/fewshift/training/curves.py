@@ -30,7 +30,12 @@ def curves_of(run: Path) -> dict[str, Curve]:
     """Every number that the run's log has; those of a validation are called `validation …`."""
     log = run / LOG if run.is_dir() else run
     if not log.is_file():
-        raise FewshiftError(f"{run} has no {LOG}: give the folder of a training run (NAME.run)")
+        parts = ", ".join(str(found.parent) for found in sorted(run.glob(f"*/{LOG}")))
+        raise FewshiftError(
+            f"{run} holds several runs: give some of {parts}"
+            if parts
+            else f"{run} has no {LOG}: give the folder of a training run (NAME.run)"
+        )
     points: dict[str, list[tuple[int, float]]] = {}
     for line in journal.read(log):
         validated = VALIDATION in line
