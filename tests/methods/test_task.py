@@ -1,5 +1,6 @@
 """What methods take as a task, and which of a backbone's sites is its last map."""
 
+from collections import OrderedDict
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS
 from fewshift.methods.task import checked
 from fewshift.nets.adapters import adapters_at
+from fewshift.nets.any_module import backbone_from
 from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import Kit
 from fewshift.types import Labelled, Task
@@ -32,6 +34,20 @@ def test_labels_of_any_whole_kind_are_the_same_task(dtype: torch.dtype) -> None:
 def test_labels_of_another_kind_are_refused(dtype: torch.dtype) -> None:
     with pytest.raises(FewshiftError, match="one whole number an image"):
         checked(Task(Labelled(IMAGES, (LABELS > 0).to(dtype)), 2))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("dim", [4, 3])
+@pytest.mark.parametrize("name", ["pa", "gd", "tsa", "mokd"])
+def test_without_steps_a_trained_last_map_is_used_once(name: str, dim: int, bias: bool) -> None:
+    """A network may end in a `last` of its own that is neither the identity nor square."""
+    torch.manual_seed(0)
+    layers = {"conv": nn.Conv2d(3, 4, 3), "pool": nn.AdaptiveAvgPool2d(1), "flat": nn.Flatten()}
+    kit = Kit(backbone_from(nn.Sequential(OrderedDict(layers, last=nn.Linear(4, dim, bias=bias)))))
+    task, method = Task(Labelled(IMAGES, LABELS), 3), METHODS[name](kit)
+    unmoved = replace(method, steps=0).adapt(task)(IMAGES)  # type: ignore[type-var]
+    torch.testing.assert_close(unmoved, METHODS["ncc"](kit).adapt(task)(IMAGES))
+    assert not method.adapt(task)(IMAGES).allclose(unmoved, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["gd", "tsa"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -55,7 +56,7 @@ class PreClassifierAlignment:
         on_features = Task(Labelled(features, task.support.labels), task.way)
         trajectory = descend(
             inner_objective(lambda params, x: F.linear(x, params[site]), on_features),
-            {site: self.backbone.init()[site]},
+            {site: torch.eye(features.shape[1], dtype=features.dtype, device=features.device)},
             Adadelta({site: chosen.rates.last}),
             self.steps,
         )

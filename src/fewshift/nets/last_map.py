@@ -38,7 +38,8 @@ def why_not_last_only(backbone: Backbone) -> str | None:
         return f"it adapts {len(adapters.convs)} layers below the last map"
     if f"{adapters.last}.bias" in backbone.frozen:
         return "its last map has a bias"
-    return None
+    outputs, inputs = backbone.frozen[f"{adapters.last}.weight"].shape
+    return None if outputs == inputs else f"its last map makes {outputs} numbers of {inputs}"
 
 
 class LastMap(nn.Module):
