@@ -1,6 +1,8 @@
 """`fewshift evaluate --folder DIR` as a shell sees it: tables, a page, lines to go on with, one sentence."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import torch
 from PIL import Image
 from tiny_world import Fewshift
 
+from fewshift.data import whole_files
 from fewshift.data.drawn.suite import drawn_domain
 from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import ImageSettings, Kit, save_kit
@@ -60,6 +63,23 @@ def test_a_folder_alone_gives_a_curve_and_a_page(run: Fewshift, tmp_path: Path) 
     assert "žlutá &amp; blue" in page
     assert page.count("data:image/jpeg;base64,") == page.count("<figure>") > 0
     assert "http" not in page
+
+
+def test_a_page_that_cannot_be_written_costs_no_work(run: Fewshift, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(whole_files, "write_whole", full)
+    code, out, err = run("--folder", "SHAPES", *QUICK)
+    assert code == 2
+    assert "shapes-curve.html: cannot be written (No space left on device)" in err
+    assert "over linear probe" in out  # the tables are there all the same
+
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    code, out, err = run("--folder", "SHAPES", *QUICK)
+    assert (code, out) == (2, "")
+    assert "shapes-curve.html cannot be written (no right to write in its folder)" in err
+    assert err.count("\n") == 1
 
 
 def test_lines_are_gone_on_with_and_reported(run: Fewshift, tmp_path: Path) -> None:

@@ -214,6 +214,21 @@ def test_what_is_no_file_keeps_its_place(
     assert pipe.is_fifo()
 
 
+def test_a_folder_that_cannot_be_written_is_named_before_the_work(
+    kit: str,
+    images: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK)
+    out = tmp_path / "x.fewshift"
+    run("fit", images / "support", "-o", out, "--kit", "nokit", code=2)
+    assert "no right to write in its folder" in capsys.readouterr().err
+    run("export", "nowhere", "-o", out, "--kit", kit, code=2)
+    assert "no right to write in its folder" in capsys.readouterr().err
+
+
 def test_an_export_does_not_replace_its_classifier(
     fitted: Path, kit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -52,6 +52,7 @@ def run_curve(options: CurveOptions) -> None:
     from fewshift.estimator.curve import DEFAULT_METHODS, contestants
     from fewshift.estimator.curve_tasks import plan_curve
     from fewshift.estimator.kits import open_kit
+    from fewshift.estimator.places import check_place
     from fewshift.evaluation.curve_scores import CurveScores
 
     print_any_text()
@@ -59,6 +60,7 @@ def run_curve(options: CurveOptions) -> None:
     tasks = TASKS if options.tasks is None else options.tasks
     plan = plan_curve(options.folder, shots, options.way, tasks, options.seed)
     page = options.html or Path(f"{plan.domain.name}-curve.html")
+    check_place(page)
     make_place(page, "--html", "curve.html")
     opened = open_kit(options.kit, options.device, options.engine, quiet=True)
     methods = contestants(options.methods or DEFAULT_METHODS, opened, options.seed)
@@ -75,9 +77,10 @@ def run_curve(options: CurveOptions) -> None:
         )
         raise typer.Exit(130) from None
     found = CurveScores(plan.domain.name, plan.domain.spec.class_names, tuple(methods), plan.shots, scores)
-    _write_page(page, found, options.folder, _facts(found, plan, opened))
     if not options.quiet:
         _show(found)
+    _write_page(page, found, options.folder, _facts(found, plan, opened))
+    if not options.quiet:
         if options.out is not None:
             typer.echo(f"wrote {len(scores)} lines to {options.out}", err=True)
         typer.echo(_printable(f"wrote {page}: also mix-ups and pictures of the mistakes"), err=True)
