@@ -8,10 +8,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fewshift.core.pseudo_query import shift, vary
+from fewshift.errors import FewshiftError
 from fewshift.evaluation.contract_bench import Bench
 from fewshift.methods import METHODS, fine_tune, ncc, norm_tune
 from fewshift.methods.held_out import place_in_class
 from fewshift.nets.any_module import backbone_from
+from fewshift.nets.feature_kit import on_features
 from fewshift.nets.kit import Kit
 from fewshift.nets.whole import every_weight, kernels, norm_affine
 from fewshift.types import Labelled, Predictor, Task
@@ -32,11 +34,15 @@ def test_without_steps_it_is_nearest_centroid(tiny_kit: Kit, name: str) -> None:
     torch.testing.assert_close(method.adapt(task)(images), ncc(tiny_kit).adapt(task)(images))
 
 
-def test_a_network_without_norms_has_none_to_tune() -> None:
+def test_where_nothing_can_move_they_are_refused() -> None:
+    """Features stand for a network that is not there; as nearest centroid it would bear a wrong name."""
     layers = torch.nn.Conv2d(3, 6, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
     kit = Kit(backbone_from(torch.nn.Sequential(*layers)))
-    task, images = Bench(ncc(kit)).task([3, 2, 4])
-    assert torch.equal(norm_tune(kit).adapt(task)(images), ncc(kit).adapt(task)(images))
+    with pytest.raises(FewshiftError, match="norm_tune has nothing to move in WithLastMap"):
+        norm_tune(kit)
+    for name in ("fine_tune", "norm_tune", "pmf"):
+        with pytest.raises(FewshiftError, match=rf"{name} has nothing to move.*images instead of features"):
+            METHODS[name](on_features(kit))
 
 
 def test_they_start_from_the_network_as_it_is(tiny_kit: Kit) -> None:

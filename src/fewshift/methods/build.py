@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from torch import nn
+
 from fewshift.errors import FewshiftError
 from fewshift.methods.coefficients import Coefficients, FromClassifier, FromFeatures, no_coefficients
 from fewshift.methods.rates import (
@@ -17,6 +21,17 @@ from fewshift.nets.feature_classifier import FeatureClassifier
 from fewshift.nets.kit import Kit
 
 START_SHARES, MATRIX_SHARES = "start_shares", "preconditioner_shares"  # in a kit's info
+
+
+def some_weights(kit: Kit, method: str, weights: Callable[[nn.Module], tuple[str, ...]]) -> tuple[str, ...]:
+    """The names of the weights that a method moves; one at least, or it would be nearest centroid."""
+    found = weights(kit.backbone.net)
+    if not found:
+        raise FewshiftError(
+            f"{method} has nothing to move in {type(kit.backbone.net).__name__}: "
+            "choose another method, or images instead of features"
+        )
+    return found
 
 
 def coefficients_of(kit: Kit) -> Coefficients:

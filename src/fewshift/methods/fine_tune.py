@@ -9,12 +9,14 @@ Tuning norms alone follows Basu et al., AAAI 2024 (LN-Tune), who do it to vision
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from fewshift.core.adam import Adam
 from fewshift.methods.about import About
+from fewshift.methods.build import some_weights
 from fewshift.methods.descent import rounded
 from fewshift.methods.held_out import best_rate, place_in_class
 from fewshift.methods.task import centroid_classifier, checked
@@ -64,11 +66,13 @@ class FineTuning:
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> FineTuning:
     """Full fine-tuning; the engines for adapters do not know these parameters, so the plain one runs."""
-    tuned = PlainEngine(moving(kit.backbone, every_weight(kit.backbone.net)))
-    return FineTuning(tuned, rates=(1e-4, 3e-4, 1e-3))
+    return FineTuning(_tuning(kit, "fine_tune", every_weight), rates=(1e-4, 3e-4, 1e-3))
 
 
 def build_norms(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> FineTuning:
     """Scales and shifts only."""
-    tuned = PlainEngine(moving(kit.backbone, norm_affine(kit.backbone.net)))
-    return FineTuning(tuned, rates=(1e-3, 3e-3, 1e-2), name="norm_tune")
+    return FineTuning(_tuning(kit, "norm_tune", norm_affine), rates=(1e-3, 3e-3, 1e-2), name="norm_tune")
+
+
+def _tuning(kit: Kit, name: str, weights: Callable[[nn.Module], tuple[str, ...]]) -> PlainEngine:
+    return PlainEngine(moving(kit.backbone, some_weights(kit, name, weights)))

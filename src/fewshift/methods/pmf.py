@@ -22,6 +22,7 @@ from fewshift.core.centroids import cosine_logits, prototypes
 from fewshift.core.descent import descend
 from fewshift.core.pseudo_query import vary
 from fewshift.methods.about import About
+from fewshift.methods.build import some_weights
 from fewshift.methods.descent import rounded
 from fewshift.methods.held_out import best_rate, place_in_class
 from fewshift.methods.task import centroid_classifier, checked
@@ -82,4 +83,4 @@ def pseudo_query_objective(
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> PseudoQueryTuning:
     """P>M>F's last stage on a kit's backbone; the engines for adapters do not know these parameters."""
-    return PseudoQueryTuning(moving(kit.backbone, every_weight(kit.backbone.net)))
+    return PseudoQueryTuning(moving(kit.backbone, some_weights(kit, "pmf", every_weight)))
