@@ -41,7 +41,8 @@ class Cells:
     """Who owns which cell, on buffers that a graph reads. A task's cells lie side by side.
 
     Sums over a task's cells touch no other task, so that one that diverges harms only itself, and they repeat
-    to the bit. Both directions can be differentiated, twice too.
+    to the bit (on a GPU without Triton only where torch is asked for deterministic algorithms). Both
+    directions can be differentiated, twice too.
     """
 
     def __init__(self, shape: Shape, device: torch.device) -> None:
