@@ -45,6 +45,20 @@ def test_a_torn_last_line_is_cut_off(make_score: MakeScore, tmp_path: Path, cut:
     assert path.read_text() == whole + to_line(make_score(index=1))
 
 
+@pytest.mark.skipif(not hasattr(os, "pread"), reason="there is no pread here")
+def test_a_file_that_the_kernel_hands_out_in_pieces_is_read_whole(
+    make_score: MakeScore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(to_line(make_score()) + to_line(make_score(index=1)))
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, length, offset: real(fd, min(length, 500), offset))
+    before = path.read_bytes()
+    with open_results(path, {}) as results:
+        assert len(results.done) == 2
+    assert path.read_bytes() == before
+
+
 def test_a_whole_line_without_its_newline_is_kept(make_score: MakeScore, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_text(to_line(make_score(index=0)) + to_line(make_score(index=1)).rstrip("\n"))

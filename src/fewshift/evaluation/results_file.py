@@ -106,7 +106,9 @@ def _whole_lines(fd: int, path: Path) -> tuple[str, int]:
 
     Nothing is cut off here: a file that is no results file has to stay as it is.
     """
-    data = os.pread(fd, os.fstat(fd).st_size, 0) if hasattr(os, "pread") else path.read_bytes()
+    with open(os.dup(fd), "rb") as file:  # which reads on where the kernel gives 2 GiB at most at a time
+        file.seek(0)
+        data = file.read(os.fstat(fd).st_size)
     stump = len(data) - data.rfind(b"\n") - 1
     try:
         if stump and _is_torn(data[-stump:]):
