@@ -112,13 +112,18 @@ def test_people_take_turns_on_a_gpu_alone() -> None:
     assert queue_on(torch.device("cpu")) is None
 
 
+@pytest.mark.parametrize("left_of_it", [None, ModuleType("gradio")], ids=["nothing", "an empty folder"])
 def test_the_command_without_gradio(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, opened: Opened
+    left_of_it: ModuleType | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    opened: Opened,
 ) -> None:
     from fewshift.nets.kit import save_kit
 
     save_kit(opened.kit, tmp_path / "x.kit")
-    monkeypatch.setitem(sys.modules, "gradio", None)
+    monkeypatch.setitem(sys.modules, "gradio", left_of_it)
     words = ["fewshift", "web", "--kit", str(tmp_path / "x.kit"), "--host", "0.0.0.0", "--no-browser"]
     monkeypatch.setattr(sys, "argv", words)
     with pytest.raises(SystemExit) as left:

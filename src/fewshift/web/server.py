@@ -122,7 +122,7 @@ def _runs(process: int) -> bool:
 
 def _check_gradio() -> None:
     try:
-        import gradio  # noqa: F401
+        from gradio import Blocks  # noqa: F401  (what a removed gradio leaves of its folder can be imported)
     except ImportError:
         raise MissingExtra("gradio", "web") from None
 
