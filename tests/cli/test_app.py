@@ -1,5 +1,7 @@
 """What the command itself does with errors that no command has foreseen."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,27 @@ def test_a_fault_of_our_own_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch)
         main()
 
 
+LINES = Path(__file__).parents[2] / "docs" / "lines" / "open-lite0.jsonl.gz"
+
+
 def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended(monkeypatch, KeyboardInterrupt()) == 130
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fewshift.evaluation.scores.read_scores", interrupted)
+    monkeypatch.setattr("sys.argv", ["fewshift", "report", str(LINES)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 130
     assert capsys.readouterr().err == "fewshift: interrupted\n"
+
+
+@pytest.mark.parametrize("form", ["markdown", "html"])
+def test_a_reader_who_leaves_is_no_failure(form: str) -> None:
+    command = [sys.executable, "-m", "fewshift", "report", LINES, "--format", form]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait() == 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from fewshift import __version__
 from fewshift.cli.bench import bench
@@ -28,8 +30,27 @@ from fewshift.cli.train import train
 from fewshift.cli.web import web
 from fewshift.errors import FewshiftError
 
+
+class ReaderLeft(Exception):
+    """Whoever was reading the output has seen enough."""
+
+
+class Commands(TyperGroup):
+    """typer would answer these two itself, without a word or with a failure; so they reach `main`."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Abort from None
+        except BrokenPipeError:
+            raise ReaderLeft from None
+
+
 app = typer.Typer(
     name="fewshift",
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -81,14 +102,16 @@ app.add_typer(bench, name="bench", rich_help_panel=MACHINE)
 def main() -> None:
     """Run the command line: 0 done, 1 a check found something, 2 bad input, 130 interrupted."""
     try:
-        sys.exit(app(standalone_mode=False))  # the exit code of typer.Exit comes back as a value
+        code = app(standalone_mode=False)  # that of typer.Exit comes back as a value
+        sys.stdout.flush()  # while a reader's absence can still be answered
+        sys.exit(code)
     except FewshiftError as problem:
         print(f"fewshift: {problem}", file=sys.stderr)
         sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         print("fewshift: interrupted", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:  # whoever was reading has seen enough
+    except (BrokenPipeError, ReaderLeft):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as problem:
