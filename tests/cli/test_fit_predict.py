@@ -101,6 +101,21 @@ def test_fit_names_what_it_left_out(
     assert line.endswith("(2 in all)")
 
 
+def test_what_predict_leaves_out_of_a_folder_is_named(
+    fitted: Path, kit: str, images: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    shutil.copytree(images / "new", tmp_path / "new")
+    (tmp_path / "new" / "deep").mkdir()
+    for name in ("a.heic", "deep/b.txt", ".hidden"):
+        (tmp_path / "new" / name).write_text("x")
+    run("predict", fitted, tmp_path / "new", "--kit", kit, "--json")
+    said = capsys.readouterr().err
+    assert f"left out {tmp_path / 'new' / 'a.heic'}: its name is not that of a JPEG" in said
+    assert "(2 in all)" in said
+    run("predict", fitted, tmp_path / "new", "--kit", kit, "--quiet")
+    assert capsys.readouterr().err == ""
+
+
 def test_a_table_of_a_folder(
     fitted: Path,
     kit: str,

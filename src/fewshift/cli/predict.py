@@ -31,7 +31,7 @@ def predict(
     top: Annotated[int, typer.Option(min=1, help="So many classes an image.")] = 1,
     kit: Annotated[str | None, typer.Option(help="The kit's file, where it is no bundled one.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No bars.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No bars, no word of files left out.")] = False,
 ) -> None:
     """Say of each image which class it is, how probable that is, and whether it is unlike all classes.
 
@@ -58,20 +58,30 @@ def predict(
         )
     for problem in wrong:
         typer.echo(f"fewshift: {problem}", err=True)
+    if not quiet:
+        _say_passed_over(images)
     problems = len(wrong)
     show = _Json() if json_lines else _Csv(top) if csv_rows else _Table(top)
-    try:
-        for found in predictions(loaded, items, bars(quiet)):
-            if isinstance(found, Prediction):
-                show.row(found, top)
-            else:
-                problems += 1
-                typer.echo(f"fewshift: {found.problem}", err=True)
-        show.finish()
-    except BrokenPipeError:  # whoever was reading has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for found in predictions(loaded, items, bars(quiet)):
+        if isinstance(found, Prediction):
+            show.row(found, top)
+        else:
+            problems += 1
+            typer.echo(f"fewshift: {found.problem}", err=True)
+    show.finish()
     if problems:
         raise typer.Exit(2)
+
+
+def _say_passed_over(images: Sequence[str]) -> None:
+    """Name what lies in the folders and is not taken for an image."""
+    from fewshift.data.decoding import READABLE
+    from fewshift.estimator.inputs import passed_over
+
+    left = [path for text in images if os.path.isdir(text) for path in passed_over(Path(text))]
+    if left:
+        more = f" ({len(left)} in all)" if len(left) > 1 else ""
+        typer.echo(f"fewshift: left out {left[0]}: its name is not that of a {READABLE} file{more}", err=True)
 
 
 def _named(text: str) -> tuple[list[Path], str]:

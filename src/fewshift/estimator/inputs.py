@@ -170,8 +170,13 @@ def _of_array(images: Any) -> Sequence[Any]:
     )
 
 
+def passed_over(folder: Path) -> list[Path]:
+    """The files of a folder, hidden ones aside, that are not taken for images."""
+    return [path for path in _walk(folder) if not _is_image(path)]
+
+
 def _files_under(folder: Path) -> list[Path]:
-    found = list(_walk(folder))
+    found = [path for path in _walk(folder) if _is_image(path)]
     if not found:
         raise DataError(f"{folder}: there are no images in this folder: give one with image files")
     return found
@@ -185,5 +190,9 @@ def _walk(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
         if entry.is_dir():
             if entry.resolve() not in above:  # a link back up would go round for ever
                 yield from _walk(entry, above)
-        elif entry.suffix.lower() in SUFFIXES and entry.is_file():
+        else:
             yield entry
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES and path.is_file()
