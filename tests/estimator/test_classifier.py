@@ -172,7 +172,8 @@ def test_coefficients_are_the_kits_domains(fitted: fs.FewShotClassifier) -> None
 def test_copies_and_pickles_predict_the_same_bits(fitted: fs.FewShotClassifier, pictures: Pictures) -> None:
     query, _ = pictures(3, 2, first=8)
     wanted = fitted.predict_proba(query)
-    for other in (copy.deepcopy(fitted), pickle.loads(pickle.dumps(fitted))):
+    meant_for_the_next_fit = copy.deepcopy(fitted).set_params(kit="narrow")
+    for other in (copy.deepcopy(fitted), pickle.loads(pickle.dumps(fitted)), meant_for_the_next_fit):
         assert (other.predict_proba(query) == wanted).all()
 
 

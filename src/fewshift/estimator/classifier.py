@@ -70,7 +70,8 @@ class FewShotClassifier(SklearnContract, FitResults):
         read = inputs.read(items, opened.rule, track)
         support = Support(read.images, torch.tensor(codes), read.names, tuple(classes.tolist()))
         fitted = adapt(self._tools(opened, track), support)
-        self._now_open, self._kit_name = opened, opened.name  # not before: a fit that fails changes nothing
+        self._now_open = opened  # not before: a fit that fails changes nothing
+        self._kit_of_fit = opened.name if self.kit is None else self.kit
         self._keep(fitted, support, began)
         return self
 

@@ -23,7 +23,7 @@ class FitResults:
     quiet: bool
     _fitted: Fitted
     _now_open: kits.Opened
-    _kit_name: str
+    _kit_of_fit: kits.KitLike
 
     @property
     def fitted_(self) -> Fitted:
@@ -82,6 +82,6 @@ class FitResults:
     @property
     def _opened(self) -> kits.Opened:
         self.fitted_  # noqa: B018
-        if "_now_open" not in vars(self):  # after a copy or a pickle: the very kit of the fit, by its name
-            self._now_open = kits.open_kit(self.kit or self._kit_name, self.device, self.engine, self.quiet)
+        if "_now_open" not in vars(self):  # after a copy or a pickle
+            self._now_open = kits.open_kit(self._kit_of_fit, self.device, self.engine, self.quiet)
         return self._now_open

@@ -100,7 +100,7 @@ def load(
         )
     pixels: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in header["pixels"].items()}
     rule = PixelRule(**pixels)
-    classifier._now_open, classifier._kit_name = replace(opened, rule=rule), opened.name
+    classifier._now_open, classifier._kit_of_fit = replace(opened, rule=rule), kit
     classes = tuple(from_json(value) for value in header["classes"])
     fitted = Fitted(
         classes=class_array(classes),
