@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.folded_resnet import cannot_fold
+from fewshift.nets.frozen_net import cannot_graph
 from fewshift.nets.precision import DEFAULT, Precision
 from fewshift.training.graphed import GraphedBatches
 from fewshift.training.last_map_gradients import OnFeatures, holds_features
@@ -19,4 +20,5 @@ def best_meta_gradients(backbone: Backbone, precision: Precision = DEFAULT) -> M
         return OnFeatures(backbone)
     if cannot_fold(backbone):
         return OneByOne(backbone)
-    return GraphedBatches(backbone, precision) if backbone.device.type == "cuda" else FoldedOneByOne(backbone)
+    graphs = backbone.device.type == "cuda" and cannot_graph(backbone) is None
+    return GraphedBatches(backbone, precision) if graphs else FoldedOneByOne(backbone)
