@@ -10,7 +10,9 @@ import typer
 from fewshift.cli.bench_own import JsonFile, finish
 from fewshift.cli.console import bars
 
-bench = typer.Typer(no_args_is_help=True, help="Speed and memory, as ratios measured in one run.")
+bench = typer.Typer(
+    no_args_is_help=True, help="Speed and memory, as ratios measured in one run; accuracy on own images."
+)
 
 
 @bench.command()

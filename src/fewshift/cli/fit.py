@@ -30,7 +30,10 @@ def fit(
         str | None, typer.Option(help="A kit file or a bundled kit's name. Default: the best on validation.")
     ] = None,
     settings: Annotated[
-        str, typer.Option(help="auto: steps chosen from the images; published: the paper's rates and steps.")
+        str,
+        typer.Option(
+            help="auto: as the kit's validation says, unless held-out images object; published: the paper's."
+        ),
     ] = "auto",
     seed: Annotated[int, typer.Option(help="Equal seeds and images give equal classifiers.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",

@@ -37,10 +37,10 @@ color:var(--fs-ink);margin:2px 0 8px}
 .fs .empty{border:1px dashed var(--fs-rule);border-radius:8px;padding:22px;text-align:center;
 color:var(--fs-soft)}
 .fs ul{margin:2px 0 6px;padding-left:20px}.fs li{margin:2px 0}
-.fs .row{display:grid;grid-template-columns:minmax(90px,32%) 1fr 52px;gap:10px;align-items:center;
+.fs .row{display:grid;grid-template-columns:minmax(90px,32%) 1fr 56px;gap:10px;align-items:center;
 margin:3px 0}
 .fs .row .name{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
-.fs .row .number{text-align:right;color:var(--fs-soft);font-variant-numeric:tabular-nums}
+.fs .row .number{text-align:right;white-space:nowrap;color:var(--fs-soft);font-variant-numeric:tabular-nums}
 .fs .bar{height:12px;border-radius:6px;background:var(--fs-track);overflow:hidden}
 .fs .bar i{display:block;height:100%;border-radius:6px;background:var(--fs-accent)}
 .fs .row.first .name{font-weight:600}.fs .row.first .bar i{background:var(--fs-good)}
@@ -53,7 +53,7 @@ margin:0}
 .fs .card .file{font-size:12px;color:var(--fs-soft);overflow:hidden;text-overflow:ellipsis;
 white-space:nowrap}
 .fs .card .says{font-size:16px;font-weight:600;overflow-wrap:anywhere}
-.fs .card .row{grid-template-columns:38% 1fr 44px;gap:6px;font-size:12.5px;margin:1px 0}
+.fs .card .row{grid-template-columns:36% 1fr 54px;gap:6px;font-size:12.5px;margin:1px 0}
 .fs .card .bar{height:8px}
 .fs .flag{display:inline-block;font-size:12px;padding:1px 8px;border-radius:9px;color:var(--fs-warn);
 border:1px solid var(--fs-warn);margin-left:6px;font-weight:400}
