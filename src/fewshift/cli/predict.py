@@ -59,7 +59,7 @@ def predict(
     for problem in wrong:
         typer.echo(f"fewshift: {problem}", err=True)
     if not quiet:
-        _say_passed_over(images)
+        _say_passed_over([text for text, (_, problem) in zip(images, named, strict=True) if not problem])
     problems = len(wrong)
     show = _Json() if json_lines else _Csv(top) if csv_rows else _Table(top)
     for found in predictions(loaded, items, bars(quiet)):
