@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
 from tiny_world import Fewshift, options
 
+from fewshift.evaluation.evaluate import score
+from fewshift.evaluation.scores import Score
 from fewshift.nets.kit import load_kit
 
 
@@ -41,3 +44,30 @@ def test_a_method_without_rates_is_answered_by_a_sentence(
     done = fewshift(*rates(tiny_kit, records, tmp_path, "pa"))
     assert done.code == 2
     assert f"--out {tmp_path} is a folder" in done.err
+
+
+def test_an_interrupted_search_goes_on_to_the_same_rates(
+    fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, out, kept = tmp_path / "whole.kit", tmp_path / "b.kit", tmp_path / "b.rates.jsonl"
+    assert fewshift(*rates(tiny_kit, records, whole, "pa")).code == 0
+    scored = []
+
+    def impatient(*given: object) -> Score:
+        if len(scored) == 5:
+            raise KeyboardInterrupt
+        scored.append(score(*given))  # type: ignore[arg-type]
+        return scored[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fewshift.presets.rates.score", impatient)
+        stopped = fewshift(*rates(tiny_kit, records, out, "pa"))
+    assert stopped.code == 130
+    assert "points are kept. To go on: fewshift" in stopped.err
+    assert not out.exists()
+    before = len(kept.read_text().splitlines()) - 1
+    assert before > 0
+    done = fewshift(*rates(tiny_kit, records, out, "pa"))
+    assert f"{before} points were tried before" in done.err
+    assert not kept.exists()
+    assert load_kit(out).info == load_kit(whole).info

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -35,11 +37,12 @@ def rates(
     The search goes uphill from the rates the kit has, those of --begin-at, or the published ones; for start
     and tsp_start also over how much of the learned starting values, and of P, a task takes. No test class
     and no unseen domain is looked at. The pairs go into the kit, with all that were tried; the methods
-    gd_tuned and tsp_tuned read them, and --no-oracle its certainty threshold.
+    gd_tuned and tsp_tuned read them, and --no-oracle its certainty threshold. Interrupted, the same command
+    goes on: until the kit is written, what was tried lies beside it in NAME.rates.jsonl.
 
     Example: `fewshift train rates --kit tsp.kit --records DIR --methods gd,tsp --out tsp.kit`
     """
-    from dataclasses import replace
+    from dataclasses import asdict, replace
     from functools import cache, partial
 
     from fewshift.cli import evaluate_inputs as inputs
@@ -49,12 +52,14 @@ def rates(
     from fewshift.data.episodes import load_episode
     from fewshift.data.plan import TaskPlan, plans
     from fewshift.evaluation.evaluate import on_device
+    from fewshift.evaluation.fingerprint import kit_fingerprint
     from fewshift.evaluation.pixel_rule import pixel_rule
     from fewshift.evaluation.run import with_roles
     from fewshift.nets.bundled import find_kit, kit_path
     from fewshift.nets.choice import choose_engine
     from fewshift.nets.feature_kit import moves_only_the_last_map, on_features
     from fewshift.nets.kit import save_kit, write_info
+    from fewshift.presets.kept_points import KeptPoints
     from fewshift.presets.rates import LazyEpisode, begun_at, choose_rates
     from fewshift.training.features import FeatureReader
     from fewshift.types import Episode, Split
@@ -85,19 +90,28 @@ def rates(
     seen = [task for domain in found if domain.role == "seen" for task in of(domain, "valid")]
     unseen = [task for domain in found if domain.role == "valid_unseen" for task in of(domain, "test")]
     begun = used if begin_at is None else begun_at(find_kit(begin_at, "cpu")[1], used)
-    chosen = choose_rates(
-        begun,
-        choose_engine(used.backbone, engine, precision),
-        inputs.words(methods),
-        seen,
-        unseen,
-        track=track,
-    )
+    runner = choose_engine(used.backbone, engine, precision)
+    search = {
+        "kit": kit_fingerprint(loaded),
+        "tasks": [tasks, seed, asdict(chosen_protocol)],
+        "domains": [[domain.name, domain.role, domain.spec.fingerprint()] for domain in found],
+        "computed": [where.type, runner.name, precision if runner.name == "graph" else ""],
+    }
+    known = KeptPoints(out.with_suffix(".rates.jsonl"), search)
+    if known:
+        typer.echo(f"{len(known)} points were tried before: going on from {known.path}", err=True)
+    try:
+        chosen = choose_rates(begun, runner, inputs.words(methods), seen, unseen, track=track, known=known)
+    except KeyboardInterrupt:
+        command = shlex.join(["fewshift", *sys.argv[1:]])
+        typer.echo(f"fewshift: interrupted; {len(known)} points are kept. To go on: {command}", err=True)
+        raise typer.Exit(130) from None
     tuned, file = chosen.into(loaded), kit_path(kit)
     if file.is_file():  # what the file holds in 16 bits stays so
         write_info(file, tuned.info, out)
     else:
         save_kit(tuned, out)
+    known.path.unlink(missing_ok=True)  # the kit has them all
     for name, pairs in chosen.pairs.items():
         for kind, (adapters, last) in pairs.items():
             best = max(row[-1] for row in chosen.tried[name][kind])

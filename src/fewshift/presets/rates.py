@@ -6,7 +6,7 @@ The pair for domains trained on comes from VALID classes of the seen domains, th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
@@ -18,6 +18,7 @@ from fewshift.methods.build import MATRIX_SHARES, START_SHARES, coefficients_of
 from fewshift.methods.rates import BySeen, Pair, Share, certainty
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
+from fewshift.presets.kept_points import Key
 from fewshift.progress import Track, silent
 from fewshift.types import Episode, Method
 
@@ -119,8 +120,12 @@ def choose_rates(
     unseen: Sequence[LazyEpisode],
     grid: Grid | None = None,
     track: Track = silent,
+    known: MutableMapping[Key, float] | None = None,
 ) -> ChosenRates:
-    """The best pair of each method on validation tasks of either kind, and the threshold between them."""
+    """The best pair of each method on validation tasks of either kind, and the threshold between them.
+
+    Points in `known` are not computed again, and new ones are put there.
+    """
     if not seen or not unseen:
         missing = "VALID classes of seen domains" if not seen else "valid_unseen domains"
         raise FewshiftError(
@@ -130,10 +135,11 @@ def choose_rates(
     pairs: dict[str, dict[str, list[float]]] = {}
     shares: dict[str, dict[str, dict[str, float]]] = {}
     tried: dict[str, dict[str, list[list[float]]]] = {}
+    known = {} if known is None else known
     for name, method in _built(kit, engine, methods).items():
         pairs[name], tried[name] = {}, {}
         for kind, tasks in (("seen", seen), ("unseen", unseen)):
-            tuned = _tune(kit, method, name, kind, tasks, grid or Grid(), track)
+            tuned = _tune(kit, method, name, kind, tasks, grid or Grid(), track, known)
             pairs[name][kind] = [tuned.best.adapters, tuned.best.last]
             for axis, what, having in SHARES:
                 if name in having:
@@ -154,16 +160,29 @@ def _built(kit: Kit, engine: Engine, methods: Sequence[str]) -> dict[str, Method
 
 
 def _tune(
-    kit: Kit, method: Method, name: str, kind: str, tasks: Sequence[LazyEpisode], grid: Grid, track: Track
+    kit: Kit,
+    method: Method,
+    name: str,
+    kind: str,
+    tasks: Sequence[LazyEpisode],
+    grid: Grid,
+    track: Track,
+    known: MutableMapping[Key, float],
 ) -> Tuned:
     published: BySeen = method.rates  # type: ignore[attr-defined]
-    known = kit.info.get("rates", {}).get(name, {}).get(kind, getattr(published, kind))
+    begin = kit.info.get("rates", {}).get(name, {}).get(kind, getattr(published, kind))
     axes = [axis for axis, _, having in SHARES if name in having]
     shares = {
         axis: kit.info.get(what, {}).get(name, {}).get(kind, 1.0) for axis, what, _ in SHARES if axis in axes
     }
 
     def accuracy_of(point: Point) -> float:
+        key = (name, kind, *map(repr, point))
+        if key not in known:
+            known[key] = computed(point)
+        return known[key]
+
+    def computed(point: Point) -> float:
         pair = Pair(point.adapters, point.last)
         fixed = replace(method, rates=BySeen(pair, pair))  # type: ignore[type-var]
         for axis in axes:
@@ -179,7 +198,7 @@ def _tune(
         grid = replace(grid, start=(1.0,))
     if "matrix" not in axes:
         grid = replace(grid, matrix=(1.0,))
-    return tune(accuracy_of, Point(known[0], known[1], **shares), grid)
+    return tune(accuracy_of, Point(begin[0], begin[1], **shares), grid)
 
 
 def _threshold(kit: Kit, seen: Sequence[LazyEpisode], unseen: Sequence[LazyEpisode], track: Track) -> float:
