@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -34,6 +36,13 @@ class _Rate(ProgressColumn):
         if not speed:
             return Text("")
         return Text(f"{speed:.1f}/s" if speed >= 1 else f"{1 / speed:.1f} s each", style="cyan")
+
+
+def interrupted(kept: str) -> typer.Exit:
+    """Say what was kept and that the same command goes on from it; raise what comes back."""
+    command = shlex.join(["fewshift", *sys.argv[1:]])
+    typer.echo(f"fewshift: interrupted; {kept}. To go on: {command}", err=True)
+    return typer.Exit(130)
 
 
 def bars(quiet: bool = False) -> Track:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from fewshift.cli.any_text import print_any_text
-from fewshift.cli.console import bars
+from fewshift.cli.console import bars, interrupted
 from fewshift.cli.outputs import make_place
 from fewshift.errors import FewshiftError
 
@@ -52,7 +50,6 @@ def run_curve(options: CurveOptions) -> None:
     from fewshift.estimator.curve import DEFAULT_METHODS, contestants
     from fewshift.estimator.curve_tasks import plan_curve
     from fewshift.estimator.kits import open_kit
-    from fewshift.estimator.places import check_place
     from fewshift.evaluation.curve_scores import CurveScores
 
     print_any_text()
@@ -60,7 +57,6 @@ def run_curve(options: CurveOptions) -> None:
     tasks = TASKS if options.tasks is None else options.tasks
     plan = plan_curve(options.folder, shots, options.way, tasks, options.seed)
     page = options.html or Path(f"{plan.domain.name}-curve.html")
-    check_place(page)
     make_place(page, "--html", "curve.html")
     opened = open_kit(options.kit, options.device, options.engine, quiet=True)
     methods = contestants(options.methods or DEFAULT_METHODS, opened, options.seed)
@@ -71,11 +67,7 @@ def run_curve(options: CurveOptions) -> None:
     except KeyboardInterrupt:
         if options.out is None:
             raise
-        command = shlex.join(["fewshift", *sys.argv[1:]])
-        typer.echo(
-            f"fewshift: interrupted; all scores so far are in {options.out}. To go on: {command}", err=True
-        )
-        raise typer.Exit(130) from None
+        raise interrupted(f"all scores so far are in {options.out}") from None
     found = CurveScores(plan.domain.name, plan.domain.spec.class_names, tuple(methods), plan.shots, scores)
     if not options.quiet:
         _show(found)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fewshift.cli.console import bars
+from fewshift.cli.console import bars, interrupted
 from fewshift.cli.curve import CurveOptions, run_curve
 from fewshift.errors import FewshiftError
 
@@ -191,9 +190,7 @@ def evaluate(
             together=chosen_engine if chosen_engine.name == "graph" else None,
         )
     except KeyboardInterrupt:
-        command = shlex.join(["fewshift", *sys.argv[1:]])
-        typer.echo(f"fewshift: interrupted; all scores so far are in {out}. To go on: {command}", err=True)
-        raise typer.Exit(130) from None
+        raise interrupted(f"all scores so far are in {out}") from None
     typer.echo(f"wrote {tally.written} scores to {out}, {tally.before} were there", err=True)
     if not quiet:
         _show(out)

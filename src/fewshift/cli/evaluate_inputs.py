@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -17,7 +16,7 @@ from fewshift.data.protocol import STANDARDS, Protocol
 from fewshift.data.records import RecordSource
 from fewshift.data.records_folder import open_records
 from fewshift.data.suite_cache import cache_of, cache_state, with_exact_caches
-from fewshift.data.suites import WHERE_PYTHON_LOOKS, open_suite
+from fewshift.data.suites import imported, open_suite
 from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS, Builder
 from fewshift.nets.device import device_named
@@ -90,16 +89,7 @@ def _builder(name: str) -> Builder:
                 "package.module:build"
             )
         return METHODS[name]
-    module, _, function = name.partition(":")
-    try:
-        build = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as problem:
-        raise FewshiftError(
-            f"--methods {name!r} cannot be imported ({problem}): {WHERE_PYTHON_LOOKS}"
-        ) from None
-    if not callable(build):
-        raise FewshiftError(f"--methods {name!r} is no function: give package.module:build")
-    return cast(Builder, build)
+    return cast(Builder, imported(name, "--methods"))
 
 
 def choose_device(name: str) -> torch.device:

@@ -50,13 +50,11 @@ def export(
     from fewshift.errors import FewshiftError
     from fewshift.estimator.exported import export as write
     from fewshift.estimator.inputs import items_of
-    from fewshift.estimator.places import check_place
     from fewshift.estimator.saved import load
 
     print_any_text()
     if out.exists() and classifier.exists() and out.samefile(classifier):
         raise FewshiftError(f"--out {out} is the classifier itself: give another name, such as model.onnx")
-    check_place(out)
     make_place(out, "--out", "model.onnx")
     name = format.value if format else ("torch" if out.suffix == ".pt2" else "onnx")
     images = [item for path in check for item in items_of(path)] if check else None

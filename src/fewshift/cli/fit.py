@@ -52,10 +52,8 @@ def fit(
     `fewshift predict birds.fewshift new/*.jpg`
     """
     from fewshift.estimator.classifier import FewShotClassifier
-    from fewshift.estimator.places import check_place
 
     print_any_text()
-    check_place(out)
     make_place(out, "--out", "birds.fewshift")
     classifier = FewShotClassifier(
         method=method, kit=kit, settings=settings, seed=seed, device=device, engine=engine, quiet=True

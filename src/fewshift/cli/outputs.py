@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fewshift.data.whole_files import check_place
 from fewshift.errors import FewshiftError
 
 
@@ -17,3 +18,4 @@ def make_place(path: Path, option: str, example: str) -> None:
         raise FewshiftError(
             f"{option} {path} cannot be written ({problem.strerror or problem}): give another place"
         ) from problem
+    check_place(path)

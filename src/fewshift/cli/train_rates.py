@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -46,7 +44,7 @@ def rates(
     from functools import cache, partial
 
     from fewshift.cli import evaluate_inputs as inputs
-    from fewshift.cli.console import bars
+    from fewshift.cli.console import bars, interrupted
     from fewshift.cli.outputs import make_place
     from fewshift.data.domain import Domain
     from fewshift.data.episodes import load_episode
@@ -103,9 +101,7 @@ def rates(
     try:
         chosen = choose_rates(begun, runner, inputs.words(methods), seen, unseen, track=track, known=known)
     except KeyboardInterrupt:
-        command = shlex.join(["fewshift", *sys.argv[1:]])
-        typer.echo(f"fewshift: interrupted; {len(known)} points are kept. To go on: {command}", err=True)
-        raise typer.Exit(130) from None
+        raise interrupted(f"{len(known)} points are kept") from None
     tuned, file = chosen.into(loaded), kit_path(kit)
     if file.is_file():  # what the file holds in 16 bits stays so
         write_info(file, tuned.info, out)

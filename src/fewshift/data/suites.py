@@ -30,9 +30,6 @@ from fewshift.errors import DataError
 from fewshift.progress import Track, silent
 
 NAMED = ("drawn", "open", "md")
-WHERE_PYTHON_LOOKS = (
-    "install its package, or set PYTHONPATH to the folder of its file (PYTHONPATH=. for this)"
-)
 Maker: TypeAlias = Callable[[], Iterable[Domain]]
 
 
@@ -103,7 +100,7 @@ def _find(suite: str | Path | Maker, names: Collection[str] | None, track: Track
     if path.is_dir():
         return Suite(path.resolve().name, tuple(open_records(path, names, track=track)))
     if ":" in str(suite):
-        return _made(_imported(str(suite)), str(suite))
+        return _made(imported(str(suite), "the suite"), str(suite))
     raise DataError(
         f"there is no suite, folder or file {str(suite)!r}: name one of {', '.join(NAMED)}, or give a folder "
         "of converted domains, a suite's .json file, or package.module:function"
@@ -129,17 +126,19 @@ def _made(maker: Maker, name: str) -> Suite:
     return Suite(name, domains)
 
 
-def _imported(text: str) -> Maker:
+def imported(text: str, what: str) -> Any:
+    """The function that package.module:function names; `what` says in an error what it was to be."""
     module, _, function = text.partition(":")
     try:
-        maker: Maker = getattr(importlib.import_module(module), function)
+        found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as problem:
         raise DataError(
-            f"the suite {text!r} cannot be imported ({problem}): {WHERE_PYTHON_LOOKS}"
+            f"{what} {text!r} cannot be imported ({problem}): install its package, or set PYTHONPATH to the "
+            "folder of its file (PYTHONPATH=. for this)"
         ) from problem
-    if not callable(maker):
-        raise DataError(f"the suite {text!r} is no function: give package.module:function")
-    return maker
+    if not callable(found):
+        raise DataError(f"{what} {text!r} is no function: give package.module:function")
+    return found
 
 
 def _repeated(names: Collection[str]) -> str | None:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from fewshift.errors import FewshiftError
+
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
@@ -32,3 +34,17 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write these bytes as one file."""
     with whole_file(path) as file:
         file.write(content)
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Refuse before the work where nothing can be written after it.
+
+    That is a folder without the right to write, and a pipe or a device: a file that is written whole takes
+    the place of what had its name.
+    """
+    there = Path(path)
+    parent = there.absolute().parent
+    if parent.is_dir() and not os.access(parent, os.W_OK | os.X_OK):
+        raise FewshiftError(f"{path} cannot be written (no right to write in its folder): give another place")
+    if there.exists() and not there.is_file() and not there.is_dir():
+        raise FewshiftError(f"{path} is a pipe or a device, not a file: give the name of a file to write")

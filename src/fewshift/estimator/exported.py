@@ -14,12 +14,11 @@ from torch import Tensor
 from fewshift import __version__
 from fewshift.data.drawn.suite import drawn_domain
 from fewshift.data.pixels import PixelRule, prepare
-from fewshift.data.whole_files import write_whole
+from fewshift.data.whole_files import check_place, write_whole
 from fewshift.errors import FewshiftError
 from fewshift.estimator import inputs
 from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.estimator.export_formats import check_onnx_is_installed, onnx_bytes, run_onnx, torch_bytes
-from fewshift.estimator.places import check_place
 from fewshift.evaluation.pixel_rule import pixel_rule
 from fewshift.nets.plain_classifier import folded_program, plain_classifier
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fewshift.data.pixels import PixelRule
+from fewshift.data.whole_files import check_place
 from fewshift.errors import FewshiftError
 from fewshift.estimator import kits
 from fewshift.estimator.adapting import Support
@@ -24,7 +25,6 @@ from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.estimator.fitted import Fitted, Settings
 from fewshift.estimator.label_json import from_json, to_json
 from fewshift.estimator.labels import class_array
-from fewshift.estimator.places import check_place
 from fewshift.estimator.unknown import Familiar
 from fewshift.nets.architectures import TIMM
 from fewshift.nets.bundled import bundled_kits
