@@ -48,6 +48,18 @@ def test_a_picture_of_two_runs(tmp_path: Path) -> None:
         draw(both, tmp_path / "curves.nothing")
 
 
+def test_a_run_has_one_colour_in_every_panel(tmp_path: Path) -> None:
+    drawn = curves_of(run(tmp_path / "a.run"))
+    (only, *_) = drawn
+    draw(
+        {"a": {only: drawn[only]}, "b": {name: drawn[name] for name in drawn if name != only}},
+        tmp_path / "c.png",
+    )
+    with Image.open(tmp_path / "c.png") as picture:
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(1 << 20) or ()}
+    assert {(31, 119, 180), (255, 127, 14)} <= colours  # the first two of matplotlib
+
+
 def test_tensorboard_reads_what_is_written(tmp_path: Path) -> None:
     loading = pytest.importorskip(
         "tensorboard.backend.event_processing.event_accumulator", reason="the tb extra is not installed"

@@ -79,15 +79,14 @@ def draw(runs: Mapping[str, Mapping[str, Curve]], out: Path) -> None:
     figure = Figure(figsize=(4.2 * columns, 2.8 * rows), layout="constrained")
     for place, name in enumerate(names):
         axes = figure.add_subplot(rows, columns, place + 1)
-        for label, curves in runs.items():
+        for number, (label, curves) in enumerate(runs.items()):
             if name in curves:
                 curve, smooth = curves[name], smoothed(curves[name])
-                few = len(curve.steps) < FEW
-                (main,) = axes.plot(
-                    smooth.steps, smooth.values, marker="o" if few else "", markersize=3, label=label
-                )
+                few, colour = len(curve.steps) < FEW, f"C{number % 10}"  # a run's own in every panel
+                marker = "o" if few else ""
+                axes.plot(smooth.steps, smooth.values, marker=marker, markersize=3, color=colour, label=label)
                 if not few:
-                    axes.plot(curve.steps, curve.values, color=main.get_color(), linewidth=0.5, alpha=0.2)
+                    axes.plot(curve.steps, curve.values, color=colour, linewidth=0.5, alpha=0.2)
         axes.set_title(name.replace("_", " "), fontsize=10)
         axes.set_xlabel("updates", fontsize=8)
         axes.tick_params(labelsize=8)
