@@ -12,6 +12,7 @@ from fewshift.evaluation.tensors import tensors_of
 from fewshift.methods import METHODS
 from fewshift.methods.steady import Steady
 from fewshift.nets.choice import ENGINES, choose_engine
+from fewshift.nets.graph import GraphEngine
 from fewshift.nets.kit import Kit
 from fewshift.types import Method
 
@@ -47,6 +48,15 @@ def test_and_to_many_digits_without_the_oracle(tiny_kit: Kit, name: str) -> None
     kit = in_double(tiny_kit)
     method = few_steps(METHODS[name](kit, choose_engine(kit.backbone, "plain"), False))
     contract = check_method(method, size=33, dtype=torch.float64, tolerance=1e-9)
+    assert len(contract.checks) == len(CHECKS)
+
+
+@pytest.mark.parametrize("name", ["tsa", "fine_tune", "norm_tune", "pmf"])
+def test_and_on_the_fixed_buffers_that_graphs_replay_over(tiny_kit: Kit, name: str) -> None:
+    kit = in_double(tiny_kit)
+    method = few_steps(METHODS[name](kit, GraphEngine(kit.backbone, captured=False), False))
+    frozen = list(tensors_of(kit))  # an engine may keep scratch memory of its own there
+    contract = check_method(method, frozen=frozen, size=33, dtype=torch.float64, tolerance=1e-9)
     assert len(contract.checks) == len(CHECKS)
 
 

@@ -1,5 +1,6 @@
 """Fine-tuning: what moves, what does not, and where the rate comes from."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -7,14 +8,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fewshift.core.adam import Adam
+from fewshift.core.descent import Trajectory
 from fewshift.core.pseudo_query import shift, vary
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.contract_bench import Bench
 from fewshift.methods import METHODS, fine_tune, ncc, norm_tune
+from fewshift.methods import tuned as tuned_file
 from fewshift.methods.held_out import place_in_class
+from fewshift.methods.tuned import tuned_at
 from fewshift.nets.any_module import backbone_from
 from fewshift.nets.feature_kit import on_features
 from fewshift.nets.kit import Kit
+from fewshift.nets.tuning import PlainTuning
 from fewshift.nets.whole import every_weight, kernels, norm_affine
 from fewshift.types import Labelled, Predictor, Task
 
@@ -56,7 +62,7 @@ def test_its_loss_goes_down_at_every_rate(tiny_kit: Kit) -> None:
     task, _ = Bench(ncc(tiny_kit)).task([3, 3, 3])
     for method in (fine_tune(tiny_kit), norm_tune(tiny_kit)):
         for rate in method.rates:
-            losses = replace(method, steps=6)._tuned(task, rate)[1]
+            losses = tuned_at(method.engine, 6, task, rate).notes["losses"]
             assert losses[-1] < losses[0]
 
 
@@ -80,18 +86,24 @@ def test_the_rate_is_the_first_that_does_best_on_the_images_left_out(
     right = dict(zip((0.0, *method.rates), (1, 1, 2, 2), strict=True))  # of the images that were left out
     tried = []
 
-    def tuned(_self: object, few: Task, rate: float) -> tuple[Predictor, Tensor]:
-        tried.append((rate, few.support))
+    def tune(self: PlainTuning, few: Task, updates: Sequence[Adam], *_more: object) -> list[Trajectory]:
+        found = [next(iter(update.rates.values())) for update in updates]
+        tried.extend((rate, few.support.images) for rate in found)
+        return [Trajectory({"rate": torch.tensor(rate)}, torch.empty(0)) for rate in found]
+
+    def classifier(_engine: PlainTuning, _few: Task, end: Trajectory) -> Predictor:
+        rate = round(float(end.params["rate"]), 6) if "rate" in end.params else 0.0
         left_out = torch.tensor([n for n in range(5) if n not in kept])
         labels = task.support.labels[left_out]
         answers = torch.where(torch.arange(len(labels)) < right[rate], labels, 1 - labels)
-        return lambda _: F.one_hot(answers, 2).float(), torch.empty(0)
+        return lambda _: F.one_hot(answers, 2).float()
 
-    monkeypatch.setattr(type(method), "_tuned", tuned)
+    monkeypatch.setattr(PlainTuning, "tune", tune)
+    monkeypatch.setattr(tuned_file, "_classifier", classifier)
     assert method.adapt(task).notes["rates"] == [method.rates[1]]
-    assert [rate for rate, _ in tried] == [0.0, *method.rates, method.rates[1]]
-    assert all(torch.equal(few.images, images[kept]) for _, few in tried[:-1])
-    assert torch.equal(tried[-1][1].images, images)
+    assert [rate for rate, _ in tried] == [*method.rates, method.rates[1]]
+    assert all(torch.equal(few, images[kept]) for _, few in tried[:-1])
+    assert torch.equal(tried[-1][1], images)
 
 
 def test_places_count_within_each_class() -> None:

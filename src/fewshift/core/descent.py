@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -53,10 +54,13 @@ def gradients(
 
 
 def step(
-    objective: Callable[[TaskParams], Tensor], params: TaskParams, update: Update[State], state: State
+    find: Callable[[TaskParams], tuple[Tensor, TaskParams]],
+    params: TaskParams,
+    update: Update[State],
+    state: State,
 ) -> tuple[TaskParams, State, Tensor]:
-    """One step: the moved parameters, the new state and the loss before the step."""
-    loss, found = gradients(objective, params)
+    """One step along the gradients that `find` gives: moved parameters, new state, the loss before it."""
+    loss, found = find(params)
     if not found:  # nothing to move; rules that step all sites in one call refuse to step none
         return {}, state, loss
     with torch.no_grad():
@@ -72,10 +76,20 @@ def descend(
     The result is detached. Gradients with respect to P, its coefficients or the start come from
     `fewshift.core.metagrad`, not from a graph through the steps.
     """
+    return descend_along(partial(gradients, objective), params, update, steps)
+
+
+def descend_along(
+    find: Callable[[TaskParams], tuple[Tensor, TaskParams]],
+    params: TaskParams,
+    update: Update[State],
+    steps: int,
+) -> Trajectory:
+    """The same for whoever has losses and gradients from elsewhere; they need to last for one step only."""
     params = detached(params)
     state = update.init(params)
     losses = []
     for _ in range(steps):
-        params, state, loss = step(objective, params, update, state)
+        params, state, loss = step(find, params, update, state)
         losses.append(loss)
     return Trajectory(params, torch.stack(losses) if losses else torch.empty(0))

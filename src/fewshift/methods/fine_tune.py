@@ -9,21 +9,20 @@ Tuning norms alone follows Basu et al., AAAI 2024 (LN-Tune), who do it to vision
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
-from torch import Tensor, nn
-
-from fewshift.core.adam import Adam
 from fewshift.methods.about import About
 from fewshift.methods.build import some_weights
-from fewshift.methods.descent import rounded
 from fewshift.methods.held_out import best_rate, place_in_class
-from fewshift.methods.task import centroid_classifier, checked
-from fewshift.nets.engine import Engine, PlainEngine
+from fewshift.methods.task import checked
+from fewshift.methods.tuned import tuned, tuned_at
+from fewshift.nets.engine import Engine
+from fewshift.nets.graph_tuning import tuning_like
 from fewshift.nets.kit import Kit
-from fewshift.nets.whole import every_weight, in_suited_layout, moving, norm_affine
-from fewshift.types import Adapted, Predictor, Task
+from fewshift.nets.tuning import Tuning
+from fewshift.nets.whole import every_weight, moving, norm_affine
+from fewshift.types import Adapted, Task
 
 ABOUT = About(
     title="fine-tuning of the whole network, its rate chosen inside the support set",
@@ -45,34 +44,27 @@ ABOUT_NORMS = About(
 class FineTuning:
     """Weights of the network by Adam on the support loss."""
 
-    engine: Engine  # of a backbone whose task parameters are its own weights
+    engine: Tuning
     rates: tuple[float, ...]  # to choose among, beside 0
     steps: int = 40
     name: str = "fine_tune"
 
     def adapt(self, task: Task) -> Adapted:
         """The tuned network's nearest-centroid classifier."""
-        task = in_suited_layout(checked(task))
+        task = checked(task)
         kept = place_in_class(task.support.labels, task.way) % 2 == 0
-        rate = best_rate(task, kept, (0.0, *self.rates), lambda few, rate: self._tuned(few, rate)[0])
-        classify, losses = self._tuned(task, rate)
-        return Adapted(classify, {"oracle": False, "rates": [rate], "losses": rounded(losses)})
-
-    def _tuned(self, task: Task, rate: float) -> tuple[Predictor, Tensor]:
-        start, steps = self.engine.backbone.init(), self.steps if rate else 0
-        found = self.engine.adapt(task, start, Adam(dict.fromkeys(start, rate)), steps)
-        return centroid_classifier(lambda images: self.engine.embed(found.params, images), task), found.losses
+        rate = best_rate(task, kept, (0.0, *self.rates), partial(tuned, self.engine, self.steps))
+        return tuned_at(self.engine, self.steps, task, rate)
 
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> FineTuning:
-    """Full fine-tuning; the engines for adapters do not know these parameters, so the plain one runs."""
-    return FineTuning(_tuning(kit, "fine_tune", every_weight), rates=(1e-4, 3e-4, 1e-3))
+    """Full fine-tuning of a kit's backbone."""
+    sites = some_weights(kit, "fine_tune", every_weight)
+    return FineTuning(tuning_like(engine, moving(kit.backbone, sites)), rates=(1e-4, 3e-4, 1e-3))
 
 
 def build_norms(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> FineTuning:
     """Scales and shifts only."""
-    return FineTuning(_tuning(kit, "norm_tune", norm_affine), rates=(1e-3, 3e-3, 1e-2), name="norm_tune")
-
-
-def _tuning(kit: Kit, name: str, weights: Callable[[nn.Module], tuple[str, ...]]) -> PlainEngine:
-    return PlainEngine(moving(kit.backbone, some_weights(kit, name, weights)))
+    sites = some_weights(kit, "norm_tune", norm_affine)
+    moved = tuning_like(engine, moving(kit.backbone, sites))
+    return FineTuning(moved, rates=(1e-3, 3e-3, 1e-2), name="norm_tune")

@@ -12,7 +12,10 @@ from fewshift.types import Labelled, Predictor, Task
 
 
 def best_rate(
-    task: Task, kept: Tensor, rates: Sequence[float], tuned: Callable[[Task, float], Predictor]
+    task: Task,
+    kept: Tensor,
+    rates: Sequence[float],
+    tuned: Callable[[Task, Sequence[float]], list[Predictor]],
 ) -> float:
     """The rate whose classifier of the kept support images gets most of the others right.
 
@@ -22,7 +25,7 @@ def best_rate(
         return rates[0]
     images, labels = task.support.images, task.support.labels
     few = Task(Labelled(images[kept], labels[kept]), task.way)
-    scores = [float(accuracy(tuned(few, rate)(images[~kept]), labels[~kept])) for rate in rates]
+    scores = [float(accuracy(classify(images[~kept]), labels[~kept])) for classify in tuned(few, rates)]
     return rates[scores.index(max(scores))]
 
 

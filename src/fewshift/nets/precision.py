@@ -34,8 +34,10 @@ changing_settings = threading.RLock()
 
 
 @contextmanager
-def arithmetic(precision: Precision) -> Iterator[None]:
+def arithmetic(precision: Precision, products: Precision | None = None) -> Iterator[None]:
     """Products of float32 numbers are exact in `float32` and rounded to TF32 first in the others.
+
+    `products` is for those outside of convolutions; None: as in them.
 
     One thread at a time is inside; the others wait. What another thread computes on a GPU outside of this
     context has the precision of whoever is inside: a server does well to let one thread use a GPU at a time.
@@ -43,7 +45,7 @@ def arithmetic(precision: Precision) -> Iterator[None]:
     rounded = precision != "float32"
     with changing_settings:
         before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
-        _allow(rounded, rounded)
+        _allow(rounded if products is None else products != "float32", rounded)
         try:
             yield
         finally:

@@ -62,31 +62,7 @@ class StaticBatch:
 
     def load(self, tasks: Sequence[Asked]) -> None:
         """Put images and labels into the buffers; nothing waits for the device."""
-        cell, own = self.shape.cell, self.frozen.last
-        targets, values, counts, first = [], [], [], 0
-        rows, far = torch.zeros(2, self.shape.images), torch.full((self.shape.tasks, MAX_WAY), FAR)
-        flat = self.targets.labels.view(-1)
-        for number, task in enumerate(tasks):
-            place = first
-            asked = task.support if task.query is None else task.query
-            for part in (task.support,) if task.query is None else (task.support, task.query):
-                end = place + len(part.labels)
-                targets += [self.images[place:end], flat[place:end]]
-                values += [part.images, part.labels]
-                rows[0 if part is task.support else 1, place:end] = 1.0
-                if part is asked:
-                    rows[1, place:end] = 1.0
-                place = end
-            far[number, : task.way] = 0.0
-            counts.append(-(-task.images // cell))
-            first += counts[-1] * cell
-        flat.zero_()
-        self.images.zero_()
-        for target, value in zip(targets, values, strict=True):
-            target.copy_(value)
-        self.cells.assign(counts)
-        counted = moved(rows.to(own.dtype), own.device).view(2, self.shape.cells, cell)
-        self.targets.set(counted, moved(far.to(own.dtype), own.device))
+        load_tasks(tasks, self.images, self.targets)
         for buffer, value in zip(self.head, self.fresh_head(), strict=True):
             buffer.copy_(value)
 
@@ -115,3 +91,32 @@ class StaticBatch:
     def objective(self, pooled: Tensor, last: Tensor) -> Tensor:  # (n, d), (cells, d, d) -> (tasks,)
         """Losses from pooled activations and each cell's last map, for autograd."""
         return cell_losses(pooled.view(self.shape.cells, self.shape.cell, -1) @ last.mT, self.targets)
+
+
+def load_tasks(tasks: Sequence[Asked], images: Tensor, targets: Targets) -> None:
+    """Put tasks into a batch's buffers, support before query; nothing waits for the device."""
+    shape, own = targets.cells.shape, images
+    places, values, counts, first = [], [], [], 0
+    rows, far = torch.zeros(2, shape.images), torch.full((shape.tasks, MAX_WAY), FAR)
+    flat = targets.labels.view(-1)
+    for number, task in enumerate(tasks):
+        place = first
+        asked = task.support if task.query is None else task.query
+        for part in (task.support,) if task.query is None else (task.support, task.query):
+            end = place + len(part.labels)
+            places += [images[place:end], flat[place:end]]
+            values += [part.images, part.labels]
+            rows[0 if part is task.support else 1, place:end] = 1.0
+            if part is asked:
+                rows[1, place:end] = 1.0
+            place = end
+        far[number, : task.way] = 0.0
+        counts.append(-(-task.images // shape.cell))
+        first += counts[-1] * shape.cell
+    flat.zero_()
+    images.zero_()
+    for buffer, value in zip(places, values, strict=True):
+        buffer.copy_(value)
+    targets.cells.assign(counts)
+    counted = moved(rows.to(own.dtype), own.device).view(2, shape.cells, shape.cell)
+    targets.set(counted, moved(far.to(own.dtype), own.device))

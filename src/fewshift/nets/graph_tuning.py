@@ -1,0 +1,154 @@
+"""Tuning a `ResNet18` by CUDA graphs: one captured pass for each padded size, replayed for every step."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fewshift.core.descent import Trajectory, descend_along
+from fewshift.core.updates import Update
+from fewshift.nets.around import AroundEngine
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.capture import captured
+from fewshift.nets.cell_loss import MAX_WAY, Targets, cell_losses
+from fewshift.nets.cells import Cells, Shape
+from fewshift.nets.chunks import by_chunks, rounded
+from fewshift.nets.engine import Engine
+from fewshift.nets.graph import CHUNK, GraphEngine
+from fewshift.nets.notices import say_once
+from fewshift.nets.packing import padded_size
+from fewshift.nets.precision import DEFAULT, Precision, activations, arithmetic
+from fewshift.nets.resnet import ResNet18
+from fewshift.nets.static_batch import Asked, load_tasks
+from fewshift.nets.tuned_resnet import TunedResNet
+from fewshift.nets.tuning import Copies, PlainTuning, Tuning
+from fewshift.types import Labelled, Task, TaskParams
+
+
+class TuningPass:
+    """A loss and its gradients on fixed buffers: images, labels and weights."""
+
+    def __init__(
+        self, net: TunedResNet, weights: TaskParams, size: int, pixels: tuple[int, int], precision: Precision
+    ) -> None:
+        own = net.backbone.frozen["last.weight"]
+        self.net, self.weights, self.precision = net, weights, precision
+        empty = torch.zeros(size, 3, *pixels, dtype=own.dtype, device=own.device)
+        self.images = empty.contiguous(memory_format=torch.channels_last)
+        self.targets = Targets(Cells(Shape(1, 1, size), own.device), own)
+        self.loss = torch.zeros(1, dtype=own.dtype, device=own.device)
+        self.gradients = {site: torch.zeros_like(weight) for site, weight in weights.items()}
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def run(self) -> None:
+        """Loss and gradients at the weights in the buffers, into theirs."""
+        with torch.enable_grad(), arithmetic(self.precision, products="float32"):
+            losses = cell_losses(self.net(self.weights, self.images)[None], self.targets)
+            found = torch.autograd.grad(losses.sum(), list(self.weights.values()))
+        with torch.no_grad():
+            self.loss.copy_(losses)
+            torch._foreach_copy_(list(self.gradients.values()), list(found))
+
+    def along(self, queries: Tensor | None, copies: Iterator[Tensor] | None, params: TaskParams) -> Any:
+        """Loss and gradients at these weights; the gradients last until the next call."""
+        with torch.no_grad():
+            torch._foreach_copy_(list(self.weights.values()), [params[site] for site in self.weights])
+            if queries is not None and copies is not None:
+                queries.copy_(next(copies))
+        self.run() if self.graph is None else self.graph.replay()
+        return self.loss[0].clone(), self.gradients
+
+
+@dataclass(frozen=True)
+class GraphTuning:
+    """CUDA graphs over the folded network; tasks of too many ways are tuned plainly."""
+
+    backbone: Backbone  # of a ResNet18; its task parameters are its own weights
+    precision: Precision = DEFAULT
+    captured: bool = True  # False: the same passes on the same buffers, uncaptured (for tests without a GPU)
+    name: str = "graph"
+    passes: dict[Any, TuningPass] = field(default_factory=dict, compare=False, repr=False)
+    lock: Any = field(default_factory=threading.RLock, compare=False, repr=False)
+
+    @cached_property
+    def net(self) -> TunedResNet:
+        """The network in the precision's type."""
+        return TunedResNet(self.backbone, activations(self.precision, self.backbone.dtype))
+
+    @cached_property
+    def weights(self) -> TaskParams:
+        """The buffers that all passes read the weights from."""
+        return {site: weight.requires_grad_() for site, weight in self.backbone.init().items()}
+
+    @cached_property
+    def pool(self) -> Any:
+        """Memory that all graphs share: no two run at once."""
+        return torch.cuda.graph_pool_handle() if self.captured else None
+
+    def tune(
+        self, task: Task, updates: Sequence[Update[Any]], steps: int, copies: Copies | None = None
+    ) -> list[Trajectory]:
+        """One descent after the other, on one graph."""
+        if task.way > MAX_WAY:
+            say_once(f"there is no graph for tasks of more than {MAX_WAY} ways: they are tuned plainly")
+            return PlainTuning(self.backbone).tune(task, updates, steps, copies)
+        support, count, start = task.support, len(task.support.labels), self.backbone.init()
+        asked = Asked(support, task.way, None if copies is None else Labelled(support.images, support.labels))
+        with self.lock:  # the buffers hold one task at a time
+            ready = self._loaded(asked)
+            queries = None if copies is None else ready.images[count : 2 * count]
+            return [
+                descend_along(
+                    partial(ready.along, queries, None if copies is None else copies()), start, update, steps
+                )
+                for update in updates
+            ]
+
+    def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
+        """Features under these weights, without gradients."""
+        with torch.no_grad(), arithmetic(self.precision, products="float32"):
+            return by_chunks(partial(self.net, params), images, CHUNK)
+
+    def _loaded(self, asked: Asked) -> TuningPass:
+        """The pass for a task's size, captured if it is new, with the task in its buffers; hold the lock."""
+        height, width = asked.support.images.shape[2:]
+        size = padded_size(asked.images) or rounded(asked.images)
+        key = size, height, width
+        if key not in self.passes:
+            try:
+                self.passes[key] = self._made(asked, *key)
+            except torch.OutOfMemoryError:
+                if not self.passes:
+                    raise
+                say_once("the GPU's memory is full of graphs: they are dropped, and made again when needed")
+                self.passes.clear()
+                torch.cuda.empty_cache()
+                self.passes[key] = self._made(asked, *key)
+        load_tasks([asked], self.passes[key].images, self.passes[key].targets)
+        return self.passes[key]
+
+    def _made(self, asked: Asked, size: int, height: int, width: int) -> TuningPass:
+        made = TuningPass(self.net, self.weights, size, (height, width), self.precision)
+        if self.captured:
+            load_tasks([asked], made.images, made.targets)
+            made.graph = captured(made.run, self.pool)
+        return made
+
+
+def tuning_like(engine: Engine | None, backbone: Backbone) -> Tuning:
+    """Tuning by graphs where an engine for adapters would use them on this network, else as it is written."""
+    if type(backbone.net) is not ResNet18:
+        return PlainTuning(backbone)
+    if engine is None:
+        return GraphTuning(backbone) if backbone.device.type == "cuda" else PlainTuning(backbone)
+    while isinstance(engine, AroundEngine):
+        engine = engine.engine
+    if isinstance(engine, GraphEngine):
+        return GraphTuning(backbone, engine.precision, engine.captured)
+    return PlainTuning(backbone)
