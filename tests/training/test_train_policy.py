@@ -14,6 +14,8 @@ from fewshift.core.losses import support_loss
 from fewshift.core.parallel import Counts
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
+from fewshift.nets.engine import FoldedEngine, PlainEngine
+from fewshift.nets.graph import GraphEngine
 from fewshift.nets.policy import Decision, new_policy
 from fewshift.training import journal
 from fewshift.training.checkpoint import load_checkpoint
@@ -22,12 +24,12 @@ from fewshift.training.loop import LAST, LOG
 from fewshift.training.policy import (
     PolicyLearner,
     PolicySettings,
-    adapters_of,
     reinforce_loss,
     train_policy,
     tried,
 )
 from fewshift.training.tasks import ResidentTasks, task_addresses
+from fewshift.training.validation import centroid_accuracy
 from fewshift.types import Episode
 
 
@@ -69,14 +71,27 @@ def test_it_learns_which_configuration_pays(
     assert float(last["accuracy"]) > before + 0.2
 
 
-def test_a_trial_of_nothing_is_the_frozen_network(network: Backbone, tasks: ResidentTasks) -> None:
-    from fewshift.nets.engine import FoldedEngine
-    from fewshift.training.validation import centroid_accuracy
+def episode_of(tasks: ResidentTasks) -> Episode:
+    return tasks.episode(task_addresses("policy", 0, tasks.domains, "train", 0, 1, "stratified")[0])
 
-    address = task_addresses("policy", 0, tasks.domains, "train", 0, 1, "stratified")[0]
-    episode, engine = tasks.episode(address), FoldedEngine(network)
-    none = dict.fromkeys(adapters_of(network), 0)
-    assert tried(engine, episode, none, 0.5, 3) == centroid_accuracy(network.embed, episode)
+
+def test_a_trial_of_nothing_is_the_frozen_network(network: Backbone, tasks: ResidentTasks) -> None:
+    none = dict.fromkeys(network.sites[:-1], 0)
+    found = tried(FoldedEngine(network), episode_of(tasks), none, 0.5, 3)
+    assert found == centroid_accuracy(network.embed, episode_of(tasks))
+
+
+def test_a_trial_moves_the_adapters_that_there_are_and_is_the_same_on_every_engine(
+    network: Backbone, tasks: ResidentTasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = {site: place % 4 for place, site in enumerate(network.sites[:-1])}
+    features = lambda embed, episode: embed(episode.query.images)  # noqa: E731
+    monkeypatch.setattr("fewshift.training.policy.centroid_accuracy", features)
+    engines = (PlainEngine(network), FoldedEngine(network), GraphEngine(network, captured=False))
+    plain, folded, graph = (tried(engine, episode_of(tasks), counts, 0.5, 3) for engine in engines)
+    torch.testing.assert_close(folded, plain, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(graph, plain, rtol=1e-3, atol=1e-4)
+    assert not torch.allclose(plain, network.embed(episode_of(tasks).query.images), atol=1e-2)
 
 
 def test_its_own_adapters_learn_where_sampling_brings_nothing(

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import compress
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from fewshift.nets.cell_loss import MAX_WAY, Targets, cell_losses
 from fewshift.nets.cells import Cells, Shape
 from fewshift.nets.chunks import by_chunks, rounded
 from fewshift.nets.engine import Engine
+from fewshift.nets.flat_weights import Flat
 from fewshift.nets.graph import CHUNK, GraphEngine
 from fewshift.nets.notices import say_once
 from fewshift.nets.packing import padded_size
@@ -35,25 +37,30 @@ class TuningPass:
     """A loss and its gradients on fixed buffers: images, labels and weights."""
 
     def __init__(
-        self, net: TunedResNet, weights: TaskParams, size: int, pixels: tuple[int, int], precision: Precision
+        self, net: TunedResNet, weights: Flat, size: int, pixels: tuple[int, int], precision: Precision
     ) -> None:
-        own = net.backbone.frozen["last.weight"]
-        self.net, self.weights, self.precision = net, weights, precision
+        own, sites = weights.scales, net.backbone.sites
+        self.net, self.flat, self.precision = net, weights, precision
         empty = torch.zeros(size, 3, *pixels, dtype=own.dtype, device=own.device)
         self.images = empty.contiguous(memory_format=torch.channels_last)
         self.targets = Targets(Cells(Shape(1, 1, size), own.device), own)
         self.loss = torch.zeros(1, dtype=own.dtype, device=own.device)
-        self.gradients = {site: torch.zeros_like(weight) for site, weight in weights.items()}
+        self.found = Flat(*(torch.zeros_like(part) for part in weights))
+        with torch.no_grad():
+            weights_there, gradients_there = net.layout.named(weights), net.layout.named(self.found)
+        self.weights = {site: weights_there[site] for site in sites}
+        self.gradients = {site: gradients_there[site] for site in sites}
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def run(self) -> None:
         """Loss and gradients at the weights in the buffers, into theirs."""
+        moving = [part.requires_grad for part in self.flat]
         with torch.enable_grad(), arithmetic(self.precision, products="float32"):
-            losses = cell_losses(self.net(self.weights, self.images)[None], self.targets)
-            found = torch.autograd.grad(losses.sum(), list(self.weights.values()))
+            losses = cell_losses(self.net.features(self.flat, self.images)[None], self.targets)
+            found = torch.autograd.grad(losses.sum(), list(compress(self.flat, moving)))
         with torch.no_grad():
             self.loss.copy_(losses)
-            torch._foreach_copy_(list(self.gradients.values()), list(found))
+            torch._foreach_copy_(list(compress(self.found, moving)), list(found))
 
     def along(self, queries: Tensor | None, copies: Iterator[Tensor] | None, params: TaskParams) -> Any:
         """Loss and gradients at these weights; the gradients last until the next call."""
@@ -82,9 +89,11 @@ class GraphTuning:
         return TunedResNet(self.backbone, activations(self.precision, self.backbone.dtype))
 
     @cached_property
-    def weights(self) -> TaskParams:
-        """The buffers that all passes read the weights from."""
-        return {site: weight.requires_grad_() for site, weight in self.backbone.init().items()}
+    def weights(self) -> Flat:
+        """The buffers that all passes read the weights from; those that move require gradients."""
+        flat = self.net.layout.flat(self.backbone.frozen)
+        dimensions = {weight.ndim for weight in self.backbone.init().values()}
+        return Flat(*(part.requires_grad_(n in dimensions) for part, n in zip(flat, (4, 1, 1), strict=True)))
 
     @cached_property
     def pool(self) -> Any:

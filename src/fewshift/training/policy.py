@@ -37,7 +37,7 @@ from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import add_where, length, zeros
 from fewshift.training.tasks import Sampling, TaskSource, chosen_tasks, validation_addresses
 from fewshift.training.validation import by_domain, centroid_accuracy
-from fewshift.types import Address, Episode, Split, TaskParams
+from fewshift.types import Address, Episode, Split
 
 NUMBERS = ("loss", "reward", "accuracy", "sampled_accuracy", "own_loss", "entropy", "adapters_per_site")
 
@@ -79,18 +79,14 @@ class TrainedPolicy:
     outcome: Outcome
 
 
-def adapters_of(backbone: Backbone) -> TaskParams:
-    """TSA's starting values without the last map."""
-    return {site: value for site, value in backbone.init().items() if site != backbone.sites[-1]}
-
-
 def tried(engine: Engine, episode: Episode, counts: Counts, rate: float, steps: int) -> Tensor:  # -> ()
-    """The query accuracy after some steps of the adapters alone under a configuration."""
-    start = configured(engine, adapters_of(engine.backbone), counts)
-    params: TaskParams = {}
-    if start:
-        rule = collapsed_adadelta(start, dict.fromkeys(start, rate), counts)
-        params = engine.adapt(episode.task, start, rule, steps).params
+    """The query accuracy after some steps of the adapters alone under a configuration.
+
+    The last map is there at rate 0 and not left out: graphs are for all sites together.
+    """
+    start = configured(engine, engine.backbone.init(), counts)
+    rates = {**dict.fromkeys(start, rate), engine.backbone.sites[-1]: 0.0}
+    params = engine.adapt(episode.task, start, collapsed_adadelta(start, rates, counts), steps).params
     return centroid_accuracy(lambda images: engine.embed(params, images), episode)
 
 
