@@ -1,5 +1,5 @@
 import threading
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 import torch
@@ -57,6 +57,13 @@ def test_two_derivatives(backbone: Backbone) -> None:
     second = torch.autograd.grad(sum(g.square().sum() for g in first), list(params.values()))
     assert all(torch.isfinite(g).all() for g in second)
     assert any(g.abs().sum() > 0 for g in second)
+
+
+def test_elsewhere_it_keeps_weights_that_are_not_the_nets_own(backbone: Backbone) -> None:
+    other = replace(backbone, frozen={name: value + 0.01 for name, value in backbone.frozen.items()})
+    images = torch.randn(2, 3, 28, 28)
+    torch.testing.assert_close(other.to("cpu").embed(images), other.embed(images))
+    assert other.to("cpu").fingerprint() == other.fingerprint() != backbone.to("cpu").fingerprint()
 
 
 def test_elsewhere_is_another_value(backbone: Backbone) -> None:

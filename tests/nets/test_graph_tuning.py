@@ -135,6 +135,21 @@ def test_on_a_gpu_every_precision_goes_the_same_way(
     torch.testing.assert_close(found.losses, wanted.losses, rtol=0.05, atol=0.02)
 
 
+def test_what_leaves_the_range_of_sixteen_bits_is_done_again_without_them(
+    make_backbone: Make, make_task: MakeTask
+) -> None:
+    backbone = make_backbone(width=4, dtype=torch.float32)
+    loud = {**backbone.frozen, "bn1.weight": 1e7 * backbone.frozen["bn1.weight"]}
+    backbone, task = whole(replace(backbone, frozen=loud)), make_task(dtype=torch.float32)
+    plain, graph = PlainTuning(backbone), GraphTuning(backbone, "float16", captured=False)
+    assert not graph.net(backbone.init(), task.support.images).isfinite().all()
+    (found,), (wanted,) = (tuning.tune(task, adams(backbone, 1e-3), 2) for tuning in (graph, plain))
+    torch.testing.assert_close(found.losses, wanted.losses, rtol=1e-3, atol=1e-3)
+    features = graph.embed(found.params, task.support.images)
+    assert features.isfinite().all()
+    torch.testing.assert_close(features, plain.embed(found.params, task.support.images), rtol=1e-3, atol=1e-3)
+
+
 def test_what_is_tuned_is_the_callers_own(make_backbone: Make, make_task: MakeTask) -> None:
     """The buffers serve the next task; what came of the last one must not change with them."""
     backbone = whole(make_backbone())

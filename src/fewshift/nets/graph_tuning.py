@@ -96,6 +96,11 @@ class GraphTuning:
         return Flat(*(part.requires_grad_(n in dimensions) for part, n in zip(flat, (4, 1, 1), strict=True)))
 
     @cached_property
+    def wider(self) -> GraphTuning:
+        """For what leaves the range of 16 bits, as a network does that is torn apart by too large a rate."""
+        return GraphTuning(self.backbone, "tf32", self.captured)
+
+    @cached_property
     def pool(self) -> Any:
         """Memory that all graphs share: no two run at once."""
         return torch.cuda.graph_pool_handle() if self.captured else None
@@ -112,17 +117,28 @@ class GraphTuning:
         with self.lock:  # the buffers hold one task at a time
             ready = self._loaded(asked)
             queries = None if copies is None else ready.images[count : 2 * count]
-            return [
+            ends = [
                 descend_along(
                     partial(ready.along, queries, None if copies is None else copies()), start, update, steps
                 )
                 for update in updates
             ]
+        return [
+            end if self._fits(*end.params.values()) else self.wider.tune(task, [update], steps, copies)[0]
+            for end, update in zip(ends, updates, strict=True)
+        ]
 
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
         """Features under these weights, without gradients."""
         with torch.no_grad(), arithmetic(self.precision, products="float32"):
-            return by_chunks(partial(self.net, params), images, CHUNK)
+            found = by_chunks(partial(self.net, params), images, CHUNK)
+        return found if self._fits(found) else self.wider.embed(params, images)
+
+    def _fits(self, *found: Tensor) -> bool:
+        """Did these stay within what the precision can hold?"""
+        return self.precision != "float16" or bool(
+            torch.stack([part.sum() for part in found]).isfinite().all()
+        )
 
     def _loaded(self, asked: Asked) -> TuningPass:
         """The pass for a task's size, captured if it is new, with the task in its buffers; hold the lock."""
