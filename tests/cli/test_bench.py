@@ -56,6 +56,7 @@ def test_a_precision_that_is_none_is_named(fewshift: Fewshift) -> None:
         ("small --shots 0", "--shots is '0'"),
         ("meta --device abacus", "--device abacus cannot be used here"),
         ("gap --device abacus", "--device abacus cannot be used here"),
+        ("tuning --sizes x", "--sizes is 'x': give whole numbers"),
         ("fit --sizes 0", "--sizes is '0'"),
         ("own-images --records nowhere --shots x", "--shots is 'x'"),
         ("own-grid --records nowhere --candidates usual -o x.npz", "'usual' is no candidate"),

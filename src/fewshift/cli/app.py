@@ -15,6 +15,7 @@ from fewshift.cli.bench_gap import gap as bench_gap
 from fewshift.cli.bench_kits import kits as bench_kits
 from fewshift.cli.bench_own import fit as bench_fit
 from fewshift.cli.bench_own import own_grid, own_images, own_rules
+from fewshift.cli.bench_tuning import tuning as bench_tuning
 from fewshift.cli.data import data
 from fewshift.cli.demo import demo
 from fewshift.cli.doctor import doctor
@@ -77,6 +78,7 @@ def _root(
 
 bench.command("fit")(bench_fit)
 bench.command("gap")(bench_gap)
+bench.command("tuning")(bench_tuning)
 bench.command("kits")(bench_kits)
 bench.command("own-images")(own_images)
 bench.command("own-grid")(own_grid)

@@ -54,20 +54,21 @@ class PseudoQueryTuning:
         first = place_in_class(task.support.labels, task.way) == 0
 
         def classifiers(few: Task, rates: Sequence[float]) -> list[Predictor]:
-            return tuned(self.engine, self.steps, few, rates, self._copies(few))
+            return tuned(self.engine, self.steps, few, rates, varied_copies(few, self.seed))
 
         rate = best_rate(task, first, (0.0, *self.rates), classifiers)
-        return tuned_at(self.engine, self.steps, task, rate, self._copies(task))
+        return tuned_at(self.engine, self.steps, task, rate, varied_copies(task, self.seed))
 
-    def _copies(self, task: Task) -> Copies:
-        """Every descent sees the same variations."""
 
-        def copies() -> Iterator[Tensor]:
-            generator = torch.Generator().manual_seed(self.seed)
-            while True:
-                yield vary(task.support.images, generator)
+def varied_copies(task: Task, seed: int) -> Copies:
+    """New copies of the support images for every step; every descent sees the same ones."""
 
-        return copies
+    def copies() -> Iterator[Tensor]:
+        generator = torch.Generator().manual_seed(seed)
+        while True:
+            yield vary(task.support.images, generator)
+
+    return copies
 
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> PseudoQueryTuning:
