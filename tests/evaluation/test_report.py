@@ -94,6 +94,17 @@ def test_baselines_default_to_tsa_and_gd_and_unknown_ones_are_named(make_reads: 
         make_report(make_reads({("a", "birds"): [0.1]}), ["ta2"])
 
 
+def test_a_board_that_lacks_a_baseline_says_so_and_the_others_have_it(make_reads: MakeReads) -> None:
+    other = make_reads({("ncc", "birds"): [0.4, 0.5], ("pa", "birds"): [0.5, 0.5]}, protocol="one-shot")
+    sections = {s.title: s for s in make_report([*make_reads(TABLE), *other], ["tsa", "ncc"]).sections}
+    (with_it,) = [s for title, s in sections.items() if "one-shot" not in title]
+    (without,) = [s for title, s in sections.items() if "one-shot" in title]
+    assert [t.kind for t in with_it.tables] == ["accuracy", "difference to tsa", "difference to ncc", "cost"]
+    assert [t.kind for t in without.tables] == ["accuracy", "difference to ncc", "cost"]
+    assert "no results of tsa here, so no differences to it" in without.warnings
+    assert not any("no results of" in said for said in with_it.warnings)
+
+
 def test_a_few_tasks_are_said_to_be_few(make_reads: MakeReads) -> None:
     two = make_report(make_reads(TABLE), ["tsa"]).sections[0].tables[:2]
     assert all("2 tasks only: the intervals say next to nothing, give more --tasks" in t.notes for t in two)

@@ -74,6 +74,8 @@ def test_missing_fields_and_other_files_are_refused(make_score: MakeScore) -> No
         from_line(json.dumps(content), "a:1")
     with pytest.raises(DataError, match="a:1: not a line of JSON"):
         from_line("{", "a:1")
+    with pytest.raises(DataError, match=r"a:1: not a line of JSON \(nested too deeply\)"):
+        from_line("[" * 200_000, "a:1")
     with pytest.raises(DataError, match="JSON object"):
         from_line("[1]", "a:1")
 

@@ -78,30 +78,26 @@ def make_report(
     boards = gather(reads)
     if not boards:
         raise FewshiftError("there is no score in these files: run fewshift evaluate first")
+    known = {contender.method for board in boards for contender in board.contenders}
+    for name in baselines or ():
+        if name not in known:
+            raise FewshiftError(f"no results of the baseline {name!r}; there are {', '.join(sorted(known))}")
     protocols = dict.fromkeys(board.tasks.protocol for board in boards)
     tables = [published_table(t) for p in protocols for t in published(p)] if with_published else []
     return Report(tuple(section_of(board, baselines, summary) for board in boards), tuple(tables))
 
 
 def section_of(board: Board, baselines: Sequence[str] | None = None, summary: bool = False) -> Section:
-    """A board's facts, tables and warnings."""
-    against = _baselines(board, baselines)
+    """A board's facts, tables and warnings; a baseline that it lacks is named among the warnings."""
+    methods = list(dict.fromkeys(contender.method for contender in board.contenders))
+    names = baselines or [name for name in ("tsa", "gd") if name in methods] or methods[:1]
+    against = tuple(c for name in names for c in board.contenders if c.method == name)
+    lacking = [f"no results of {name} here, so no differences to it" for name in names if name not in methods]
     if len(board.contenders) == 1:
         against = ()
     differences = (difference_table(board, baseline) for baseline in against)
     tables: tuple[Table, ...] = (accuracy_table(board), *differences, cost_table(board))
     if summary:
         tables = (summary_table(board, against),)
-    return Section(board.tasks.words(), facts(board), tables, warnings(board), board, against, summary)
-
-
-def _baselines(board: Board, wanted: Sequence[str] | None) -> tuple[Contender, ...]:
-    methods = [c.method for c in board.contenders]
-    unknown = [name for name in wanted or () if name not in methods]
-    if unknown:
-        raise FewshiftError(
-            f"no results of the baseline {unknown[0]!r} in {board.tasks.words()}; there are "
-            f"{', '.join(dict.fromkeys(methods))}"
-        )
-    names = wanted or [name for name in ("tsa", "gd") if name in methods] or methods[:1]
-    return tuple(c for name in names for c in board.contenders if c.method == name)
+    said = (*warnings(board), *lacking)
+    return Section(board.tasks.words(), facts(board), tables, said, board, against, summary)

@@ -89,8 +89,9 @@ def from_line(line: str, where: str) -> Score:
     """The score in a line; `where` (file:line) opens the sentence that says what is wrong with it."""
     try:
         content = json.loads(line)
-    except json.JSONDecodeError as problem:
-        raise DataError(f"{where}: not a line of JSON ({problem.msg}); remove that line") from None
+    except (ValueError, RecursionError) as problem:
+        what = getattr(problem, "msg", "nested too deeply")
+        raise DataError(f"{where}: not a line of JSON ({what}); remove that line") from None
     if not isinstance(content, dict):
         raise DataError(f"{where}: a score is a JSON object, this is {type(content).__name__}")
     missing = [name for name in _REQUIRED if name not in content]
