@@ -54,6 +54,20 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == "fewshift: interrupted\n"
 
 
+def test_interrupted_while_it_is_still_being_imported() -> None:
+    """Whoever sees a typing mistake is quicker than the imports."""
+    code = (
+        "import sys\n"
+        "class Early:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Early())\n"
+        "import fewshift.__main__\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "fewshift: interrupted\n")
+
+
 @pytest.mark.parametrize("form", ["markdown", "html"])
 def test_a_reader_who_leaves_is_no_failure(form: str) -> None:
     command = [sys.executable, "-m", "fewshift", "report", LINES, "--format", form]

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from fewshift.cli.app import main
+import sys
 
-__all__ = ["main"]
+
+def main() -> None:
+    """Run the command line; an early Ctrl-C, while it is still being imported, is heard as any other."""
+    try:
+        from fewshift.cli.app import main as run
+    except KeyboardInterrupt:
+        print("fewshift: interrupted", file=sys.stderr)
+        sys.exit(130)
+    run()
