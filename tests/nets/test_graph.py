@@ -7,6 +7,7 @@ import torch
 from fewshift.core.losses import support_loss
 from fewshift.core.updates import Adadelta, Preconditioned, site_rates
 from fewshift.nets.backbone import Backbone
+from fewshift.nets.capture import kept_or_made
 from fewshift.nets.cell_loss import FAR, MAX_WAY, Targets, cell_gradients, cell_losses
 from fewshift.nets.cells import Cells, Shape
 from fewshift.nets.engine import FoldedEngine, PlainEngine
@@ -266,3 +267,20 @@ def test_sixteen_bits_stay_near_thirty_two(make_backbone: Make, make_task: MakeT
 def test_captured_sixteen_bits_stay_near_thirty_two(make_backbone: Make, make_task: MakeTask) -> None:
     backbone = make_backbone(width=16, dtype=torch.float32).to("cuda")
     half(GraphEngine(backbone, precision="float16"), make_task)
+
+
+def test_when_memory_is_full_of_graphs_the_others_go() -> None:
+    kept: dict[str, int] = {}
+
+    def full() -> int:
+        if kept or not room:
+            raise torch.OutOfMemoryError("full")
+        return 2
+
+    room = True
+    assert kept_or_made(kept, "first", lambda: 1) == kept_or_made(kept, "first", full) == 1
+    assert kept_or_made(kept, "second", full) == 2
+    assert kept == {"second": 2}
+    room, kept = False, {}
+    with pytest.raises(torch.OutOfMemoryError):
+        kept_or_made(kept, "third", full)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
+from fewshift.nets.notices import say_once
 from fewshift.nets.precision import changing_settings
+
+T = TypeVar("T")
 
 WARM_UP = 3  # runs before a capture, so that libraries have chosen their algorithms
 TRIED = 10  # algorithms of cuDNN that are tried out for each convolution
@@ -35,3 +38,18 @@ def captured(run: Callable[[], None], pool: Any) -> torch.cuda.CUDAGraph:
         finally:
             torch.backends.cudnn.benchmark, torch.backends.cudnn.benchmark_limit = before
     return graph
+
+
+def kept_or_made(kept: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
+    """What is kept under a key, made where it is new; if the GPU's memory is full, the others are dropped."""
+    if key not in kept:
+        try:
+            kept[key] = make()
+        except torch.OutOfMemoryError:
+            if not kept:
+                raise
+            say_once("the GPU's memory is full of graphs: they are dropped, and made again when needed")
+            kept.clear()
+            torch.cuda.empty_cache()
+            kept[key] = make()
+    return kept[key]

@@ -14,7 +14,7 @@ from torch import Tensor
 from fewshift.core.descent import Trajectory
 from fewshift.core.updates import Update
 from fewshift.nets.backbone import Backbone
-from fewshift.nets.capture import captured
+from fewshift.nets.capture import captured, kept_or_made
 from fewshift.nets.cell_loss import MAX_WAY
 from fewshift.nets.cells import Cells, Shape
 from fewshift.nets.chunks import by_chunks
@@ -198,15 +198,6 @@ class GraphEngine:
                 step.graph = captured(step.run, self.pool)
             return step
 
-        if key not in self.steps:
-            try:
-                self.steps[key] = make()
-            except torch.OutOfMemoryError:
-                if not self.steps:
-                    raise
-                say_once("the GPU's memory is full of graphs: they are dropped, and made again when needed")
-                self.steps.clear()
-                torch.cuda.empty_cache()
-                self.steps[key] = make()
-        self.steps[key].begin(tasks, starts, updates)
-        return self.steps[key]
+        step = kept_or_made(self.steps, key, make)
+        step.begin(tasks, starts, updates)
+        return step

@@ -16,7 +16,7 @@ from fewshift.core.descent import Trajectory, descend_along
 from fewshift.core.updates import Update
 from fewshift.nets.around import AroundEngine
 from fewshift.nets.backbone import Backbone
-from fewshift.nets.capture import captured
+from fewshift.nets.capture import captured, kept_or_made
 from fewshift.nets.cell_loss import MAX_WAY, Targets, cell_losses
 from fewshift.nets.cells import Cells, Shape
 from fewshift.nets.chunks import by_chunks, rounded
@@ -62,7 +62,9 @@ class TuningPass:
             self.loss.copy_(losses)
             torch._foreach_copy_(list(compress(self.found, moving)), list(found))
 
-    def along(self, queries: Tensor | None, copies: Iterator[Tensor] | None, params: TaskParams) -> Any:
+    def along(
+        self, queries: Tensor | None, copies: Iterator[Tensor] | None, params: TaskParams
+    ) -> tuple[Tensor, TaskParams]:
         """Loss and gradients at these weights; the gradients last until the next call."""
         with torch.no_grad():
             torch._foreach_copy_(list(self.weights.values()), [params[site] for site in self.weights])
@@ -145,18 +147,9 @@ class GraphTuning:
         height, width = asked.support.images.shape[2:]
         size = padded_size(asked.images) or rounded(asked.images)
         key = size, height, width
-        if key not in self.passes:
-            try:
-                self.passes[key] = self._made(asked, *key)
-            except torch.OutOfMemoryError:
-                if not self.passes:
-                    raise
-                say_once("the GPU's memory is full of graphs: they are dropped, and made again when needed")
-                self.passes.clear()
-                torch.cuda.empty_cache()
-                self.passes[key] = self._made(asked, *key)
-        load_tasks([asked], self.passes[key].images, self.passes[key].targets)
-        return self.passes[key]
+        ready = kept_or_made(self.passes, key, partial(self._made, asked, *key))
+        load_tasks([asked], ready.images, ready.targets)
+        return ready
 
     def _made(self, asked: Asked, size: int, height: int, width: int) -> TuningPass:
         made = TuningPass(self.net, self.weights, size, (height, width), self.precision)
