@@ -160,6 +160,16 @@ def test_what_is_tuned_is_the_callers_own(make_backbone: Make, make_task: MakeTa
     assert_equal(first.params, kept, atol=0)
 
 
+def test_weights_lie_in_memory_as_their_gradients_do(make_backbone: Make, make_task: MakeTask) -> None:
+    """Else torch's calls for many tensors at a time become sixty small ones each."""
+    backbone = whole(make_backbone())
+    graph = GraphTuning(backbone, captured=False)
+    (found,) = graph.tune(make_task(), adams(backbone, 1e-2), 2)
+    (used,) = graph.passes.values()
+    for site, gradient in used.gradients.items():
+        assert found.params[site].stride() == gradient.stride() == used.weights[site].stride()
+
+
 def test_more_ways_than_a_graph_has_are_tuned_plainly(make_backbone: Make) -> None:
     backbone = whole(make_backbone())
     way = MAX_WAY + 1

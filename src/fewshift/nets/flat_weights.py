@@ -98,7 +98,7 @@ class Layout:
     def kernels(self, values: Tensor) -> list[Tensor]:  # (weights,) -> (out, in, k, k) each
         """A number a weight, as kernels."""
         parts = torch.split(values, [shape.numel() for shape in self.shapes])
-        return [part.view(shape).permute(0, 3, 1, 2) for part, shape in zip(parts, self.shapes, strict=True)]
+        return [_kernel(part, shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def channels(self, values: Tensor) -> list[Tensor]:  # (channels,) -> (out,) each
         """A number a channel, by layer."""
@@ -112,6 +112,12 @@ class Layout:
 
     def _channels(self, weights: Weights, what: str) -> Tensor:
         return torch.cat([weights[f"{norm}.{what}"] for _, norm in self.layers])
+
+
+def _kernel(values: Tensor, shape: torch.Size) -> Tensor:  # (n,), (out, k, k, in) -> (out, in, k, k)
+    """Channels-last; where k is 1 with the strides that torch itself gives to a result of that shape."""
+    outputs, side, _, inputs = shape
+    return values.view(outputs, inputs, 1, 1) if side == 1 else values.view(shape).permute(0, 3, 1, 2)
 
 
 class _Folded(torch.autograd.Function):

@@ -114,7 +114,7 @@ class GraphTuning:
         if task.way > MAX_WAY:
             say_once(f"there is no graph for tasks of more than {MAX_WAY} ways: they are tuned plainly")
             return PlainTuning(self.backbone).tune(task, updates, steps, copies)
-        support, count, start = task.support, len(task.support.labels), self.backbone.init()
+        support, count, start = task.support, len(task.support.labels), self._start()
         asked = Asked(support, task.way, None if copies is None else Labelled(support.images, support.labels))
         with self.lock:  # the buffers hold one task at a time
             ready = self._loaded(asked)
@@ -135,6 +135,11 @@ class GraphTuning:
         with torch.no_grad(), arithmetic(self.precision, products="float32"):
             found = by_chunks(partial(self.net, params), images, CHUNK)
         return found if self._fits(found) else self.wider.embed(params, images)
+
+    def _start(self) -> TaskParams:
+        """The weights as they are, laid out as their gradients: a rule then takes all of them in one call."""
+        named = self.net.layout.named(self.net.layout.flat(self.backbone.frozen))
+        return {site: named[site] for site in self.backbone.sites}
 
     def _fits(self, *found: Tensor) -> bool:
         """Did these stay within what the precision can hold?"""
