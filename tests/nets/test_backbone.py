@@ -4,6 +4,7 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 import torch
 
+from fewshift.nets.adapters import adapters_at
 from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.resnet import ResNet18
 
@@ -64,6 +65,23 @@ def test_elsewhere_it_keeps_weights_that_are_not_the_nets_own(backbone: Backbone
     images = torch.randn(2, 3, 28, 28)
     torch.testing.assert_close(other.to("cpu").embed(images), other.embed(images))
     assert other.to("cpu").fingerprint() == other.fingerprint() != backbone.to("cpu").fingerprint()
+
+
+def test_elsewhere_it_keeps_buffers_that_no_state_dict_has() -> None:
+    class Centred(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.tensor(1.0), persistent=False)
+            self.last = torch.nn.Linear(3, 3, bias=False)
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            features: torch.Tensor = self.last(images.mean(dim=(2, 3)) - self.mean)
+            return features
+
+    own = freeze(Centred(), adapters_at(Centred(), ()))
+    other = replace(own, frozen={**own.frozen, "mean": torch.tensor(5.0)})
+    images = torch.randn(2, 3, 4, 4)
+    torch.testing.assert_close(other.to("cpu").embed(images), other.embed(images))
 
 
 def test_elsewhere_is_another_value(backbone: Backbone) -> None:

@@ -1,5 +1,7 @@
+import weakref
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -281,6 +283,18 @@ def test_when_memory_is_full_of_graphs_the_others_go() -> None:
     assert kept_or_made(kept, "first", lambda: 1) == kept_or_made(kept, "first", full) == 1
     assert kept_or_made(kept, "second", full) == 2
     assert kept == {"second": 2}
+    failed = weakref.WeakSet[Any]()
+
+    def once() -> int:
+        if failed:
+            raise AssertionError("the failed attempt still holds its memory")
+        if kept:
+            buffer = torch.zeros(3)
+            failed.add(buffer)
+            raise torch.OutOfMemoryError("full")
+        return 3
+
+    assert kept_or_made(kept, "third", once) == 3
     room, kept = False, {}
     with pytest.raises(torch.OutOfMemoryError):
         kept_or_made(kept, "third", full)

@@ -2,8 +2,8 @@
 
 fewshift bench tuning --device cuda --sizes 25,100,400 --json tuning.json
 
-The 40 steps of Adam of `fine_tune`, `norm_tune` and `pmf` at one rate on random images; choosing the rate is
-more of the same. Without a CUDA device the graphs' passes run uncaptured, which shows that they run, no more.
+Steps of Adam as `fine_tune`, `norm_tune` and `pmf` take them, at one rate on random images; choosing the rate
+is more of the same. Without a CUDA device the graphs' passes run uncaptured: it shows that they run, no more.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def from_line(line: str, where: str) -> Score:
     try:
         content = json.loads(line)
     except (ValueError, RecursionError) as problem:
-        what = getattr(problem, "msg", "nested too deeply")
+        what = "nested too deeply" if isinstance(problem, RecursionError) else str(problem)
         raise DataError(f"{where}: not a line of JSON ({what}); remove that line") from None
     if not isinstance(content, dict):
         raise DataError(f"{where}: a score is a JSON object, this is {type(content).__name__}")

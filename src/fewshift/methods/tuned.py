@@ -32,8 +32,8 @@ def _descents(
     engine: Tuning, steps: int, task: Task, rates: Sequence[float], copies: Copies | None
 ) -> list[Trajectory]:
     sites = engine.backbone.sites
-    moving = engine.tune(task, [Adam(dict.fromkeys(sites, rate)) for rate in rates if rate], steps, copies)
-    ends, still = iter(moving), Trajectory(engine.backbone.init(), torch.empty(0))
+    moved = engine.tune(task, [Adam(dict.fromkeys(sites, rate)) for rate in rates if rate], steps, copies)
+    ends, still = iter(moved), Trajectory(engine.backbone.init(), torch.empty(0))
     return [next(ends) if rate else still for rate in rates]
 
 

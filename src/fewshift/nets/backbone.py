@@ -65,9 +65,8 @@ class Backbone:
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Backbone:
         """The same backbone elsewhere; this one stays as it is."""
         net = copy.deepcopy(self.net)
-        net.load_state_dict(
-            dict(self.frozen), strict=False
-        )  # `frozen` decides, where it is not the net's own
+        for name, own in named_tensors(net).items():
+            own.copy_(self.frozen.get(name, own))  # `frozen` decides, where it is not the net's own
         net.to(device=device, dtype=dtype)
         return replace(self, net=net, frozen=named_tensors(net))
 

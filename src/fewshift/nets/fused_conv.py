@@ -27,6 +27,8 @@ def convolved(
         if key not in _refused:
             try:
                 return _by_cudnn(x, kernel, bias, shortcut, stride)
+            except torch.OutOfMemoryError:
+                raise
             except RuntimeError:
                 _refused.add(key)
     response = torch.conv2d(x, kernel, None, stride, kernel.shape[-1] // 2)

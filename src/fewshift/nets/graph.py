@@ -195,7 +195,7 @@ class GraphEngine:
             step = StaticStep(self.net, shape, size, self.precision, updates[0], MAX_STEPS, sums)
             if self.captured:
                 step.begin(tasks, starts, updates)
-                step.graph = captured(step.run, self.pool)
+                step.graph = captured(step.run, self.pool, self.backbone.device)
             return step
 
         step = kept_or_made(self.steps, key, make)

@@ -10,7 +10,7 @@ from itertools import compress
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fewshift.core.descent import Trajectory, descend_along
 from fewshift.core.updates import Update
@@ -21,7 +21,7 @@ from fewshift.nets.cell_loss import MAX_WAY, Targets, cell_losses
 from fewshift.nets.cells import Cells, Shape
 from fewshift.nets.chunks import by_chunks, rounded
 from fewshift.nets.engine import Engine
-from fewshift.nets.flat_weights import Flat
+from fewshift.nets.flat_weights import Flat, Layout
 from fewshift.nets.graph import CHUNK, GraphEngine
 from fewshift.nets.notices import say_once
 from fewshift.nets.packing import padded_size
@@ -37,7 +37,13 @@ class TuningPass:
     """A loss and its gradients on fixed buffers: images, labels and weights."""
 
     def __init__(
-        self, net: TunedResNet, weights: Flat, size: int, pixels: tuple[int, int], precision: Precision
+        self,
+        net: TunedResNet,
+        weights: Flat,
+        gradients: Flat,
+        size: int,
+        pixels: tuple[int, int],
+        precision: Precision,
     ) -> None:
         own, sites = weights.scales, net.backbone.sites
         self.net, self.flat, self.precision = net, weights, precision
@@ -45,9 +51,9 @@ class TuningPass:
         self.images = empty.contiguous(memory_format=torch.channels_last)
         self.targets = Targets(Cells(Shape(1, 1, size), own.device), own)
         self.loss = torch.zeros(1, dtype=own.dtype, device=own.device)
-        self.found = Flat(*(torch.zeros_like(part) for part in weights))
+        self.found = gradients
         with torch.no_grad():
-            weights_there, gradients_there = net.layout.named(weights), net.layout.named(self.found)
+            weights_there, gradients_there = net.layout.named(weights), net.layout.named(gradients)
         self.weights = {site: weights_there[site] for site in sites}
         self.gradients = {site: gradients_there[site] for site in sites}
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -82,8 +88,8 @@ class GraphTuning:
     precision: Precision = DEFAULT
     captured: bool = True  # False: the same passes on the same buffers, uncaptured (for tests without a GPU)
     name: str = "graph"
-    passes: dict[Any, TuningPass] = field(default_factory=dict, compare=False, repr=False)
-    lock: Any = field(default_factory=threading.RLock, compare=False, repr=False)
+    passes: dict[Any, TuningPass] = field(default_factory=dict, init=False, compare=False, repr=False)
+    lock: Any = field(default_factory=threading.RLock, init=False, compare=False, repr=False)
 
     @cached_property
     def net(self) -> TunedResNet:
@@ -96,6 +102,11 @@ class GraphTuning:
         flat = self.net.layout.flat(self.backbone.frozen)
         dimensions = {weight.ndim for weight in self.backbone.init().values()}
         return Flat(*(part.requires_grad_(n in dimensions) for part, n in zip(flat, (4, 1, 1), strict=True)))
+
+    @cached_property
+    def gradients(self) -> Flat:
+        """The buffers that all passes leave their gradients in."""
+        return Flat(*(torch.zeros_like(part) for part in self.weights))
 
     @cached_property
     def wider(self) -> GraphTuning:
@@ -111,10 +122,13 @@ class GraphTuning:
         self, task: Task, updates: Sequence[Update[Any]], steps: int, copies: Copies | None = None
     ) -> list[Trajectory]:
         """One descent after the other, on one graph."""
+        if not updates:
+            return []
         if task.way > MAX_WAY:
             say_once(f"there is no graph for tasks of more than {MAX_WAY} ways: they are tuned plainly")
             return PlainTuning(self.backbone).tune(task, updates, steps, copies)
         support, count, start = task.support, len(task.support.labels), self._start()
+        # a query of its own, though the same images: a batch tells the two apart by identity
         asked = Asked(support, task.way, None if copies is None else Labelled(support.images, support.labels))
         with self.lock:  # the buffers hold one task at a time
             ready = self._loaded(asked)
@@ -157,16 +171,17 @@ class GraphTuning:
         return ready
 
     def _made(self, asked: Asked, size: int, height: int, width: int) -> TuningPass:
-        made = TuningPass(self.net, self.weights, size, (height, width), self.precision)
+        buffers = self.weights, self.gradients
+        made = TuningPass(self.net, *buffers, size, (height, width), self.precision)
         if self.captured:
             load_tasks([asked], made.images, made.targets)
-            made.graph = captured(made.run, self.pool)
+            made.graph = captured(made.run, self.pool, self.backbone.device)
         return made
 
 
 def tuning_like(engine: Engine | None, backbone: Backbone) -> Tuning:
     """Tuning by graphs where an engine for adapters would use them on this network, else as it is written."""
-    if type(backbone.net) is not ResNet18:
+    if cannot_tune(backbone):
         return PlainTuning(backbone)
     if engine is None:
         return GraphTuning(backbone) if backbone.device.type == "cuda" else PlainTuning(backbone)
@@ -175,3 +190,14 @@ def tuning_like(engine: Engine | None, backbone: Backbone) -> Tuning:
     if isinstance(engine, GraphEngine):
         return GraphTuning(backbone, engine.precision, engine.captured)
     return PlainTuning(backbone)
+
+
+def cannot_tune(backbone: Backbone) -> str | None:
+    """Why there are no graphs for moving these weights of a network; None when there are."""
+    net = backbone.net
+    if type(net) is not ResNet18:
+        return f"only ResNet18 is known, not {type(net).__name__}"
+    if len({module.eps for module in net.modules() if isinstance(module, nn.BatchNorm2d)}) > 1:
+        return "its norms have more than one eps"
+    unknown = set(backbone.sites) - set(Layout(backbone).names)
+    return f"{min(unknown)} is no convolution's and no norm's" if unknown else None

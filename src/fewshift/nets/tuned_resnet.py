@@ -19,6 +19,7 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.flat_weights import Enlarged, Flat, Layer, Layout
 from fewshift.nets.fused_conv import convolved
 from fewshift.nets.resnet import BLOCKS, STRIDES, ResNet18
+from fewshift.nets.whole import suited
 from fewshift.types import TaskParams
 
 TOP = 1.0  # the largest enlarged gradient of a pooled activation: sums over many pixels stay below 65,504
@@ -62,7 +63,8 @@ def _block(x: Tensor, layers: Iterator[Layer], stride: int) -> Tensor:
     shortcut, bias = x, second.bias
     if len(first.kernel) != x.shape[1] or stride > 1:
         projection = next(layers)
-        shortcut, bias = torch.conv2d(x, projection.kernel, None, stride), bias + projection.bias
+        shortcut = torch.conv2d(suited(x), suited(projection.kernel), None, stride)
+        bias = bias + projection.bias
     y = _Rectified.apply(x, *first, None, stride)  # type: ignore[no-untyped-call]
     found: Tensor = _Rectified.apply(y, second.kernel, bias, shortcut, 1)  # type: ignore[no-untyped-call]
     return found
@@ -81,6 +83,7 @@ class _Rectified(torch.autograd.Function):
         return y
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, kernel, y = ctx.saved_tensors
         delta: Tensor = torch.ops.aten.threshold_backward(gradient, y, 0)
@@ -100,6 +103,7 @@ class _Pooled(torch.autograd.Function):
         return x.mean(dim=(2, 3), dtype=own)
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         if ctx.dtype != gradient.dtype:
             ctx.enlarged.shrink = gradient.abs().amax().clamp_min(1e-30) / TOP

@@ -152,7 +152,8 @@ class GraphedBatches:
         key = (step.shape, tuple(step.images.shape[2:]))
         if key not in self.curves or self.curves[key].step is not step:
             curve = self.curves[key] = StaticCurvature(step)
-            curve.graph = captured(curve.run, self.engine.pool) if self.captured else None
+            if self.captured:
+                curve.graph = captured(curve.run, self.engine.pool, self.backbone.device)
         return self.curves[key]
 
     def _outer(self, tasks: Sequence[Asked], params: Stack) -> StaticOuter:
@@ -164,7 +165,7 @@ class GraphedBatches:
             if self.captured:
                 new.load(tasks)
                 torch._foreach_copy_(list(new.params), list(params))
-                new.graph = captured(new.run, self.engine.pool)
+                new.graph = captured(new.run, self.engine.pool, self.backbone.device)
             self.outers[key] = new
         outer = self.outers[key]
         outer.load(tasks)
