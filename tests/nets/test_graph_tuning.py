@@ -1,16 +1,15 @@
 """Tuning by graphs against tuning as it is written down."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 
 from fewshift.core.adam import Adam
 from fewshift.core.descent import gradients
 from fewshift.core.losses import inner_objective
-from fewshift.core.pseudo_query import vary
+from fewshift.methods.pmf import varied_copies
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.cell_loss import MAX_WAY
 from fewshift.nets.engine import FoldedEngine, PlainEngine
@@ -18,7 +17,7 @@ from fewshift.nets.graph import GraphEngine
 from fewshift.nets.graph_tuning import GraphTuning, tuning_like
 from fewshift.nets.together import Together
 from fewshift.nets.tuned_resnet import TunedResNet
-from fewshift.nets.tuning import Copies, PlainTuning
+from fewshift.nets.tuning import PlainTuning
 from fewshift.nets.whole import every_weight, moving, norm_affine
 from fewshift.types import Labelled, Task, TaskParams
 
@@ -38,15 +37,6 @@ def whole(backbone: Backbone) -> Backbone:
 
 def there(task: Task, device: str) -> Task:
     return replace(task, support=Labelled(task.support.images.to(device), task.support.labels.to(device)))
-
-
-def copies_of(task: Task) -> Copies:
-    def copies() -> Iterator[Tensor]:
-        generator = torch.Generator().manual_seed(2)
-        while True:
-            yield vary(task.support.images, generator)
-
-    return copies
 
 
 def adams(backbone: Backbone, *rates: float) -> list[Adam]:
@@ -108,7 +98,7 @@ def test_graphs_tune_as_it_is_written(
     plain, graph = PlainTuning(backbone), GraphTuning(backbone, captured=device == "cuda")
     for images, way in ((12, 3), (13, 4), (21, 5), (12, 3)):
         task = there(make_task(images, way=way), device)
-        copies = copies_of(task) if varied else None
+        copies = varied_copies(task, 2) if varied else None
         updates = adams(backbone, 1e-3, 1e-2)
         for found, wanted in zip(
             graph.tune(task, updates, 3, copies), plain.tune(task, updates, 3, copies), strict=True
