@@ -20,7 +20,7 @@ from fewshift.methods.tuned import tuned_at
 from fewshift.nets.any_module import backbone_from
 from fewshift.nets.feature_kit import on_features
 from fewshift.nets.kit import Kit
-from fewshift.nets.tuning import PlainTuning
+from fewshift.nets.tuning import PlainTuning, Rule
 from fewshift.nets.whole import every_weight, kernels, norm_affine
 from fewshift.types import Labelled, Predictor, Task
 
@@ -86,8 +86,9 @@ def test_the_rate_is_the_first_that_does_best_on_the_images_left_out(
     right = dict(zip((0.0, *method.rates), (1, 1, 2, 2), strict=True))  # of the images that were left out
     tried = []
 
-    def tune(self: PlainTuning, few: Task, updates: Sequence[Adam], *_more: object) -> list[Trajectory]:
-        found = [next(iter(update.rates.values())) for update in updates]
+    def tune(self: PlainTuning, few: Task, rules: Sequence[Rule], *_more: object) -> list[Trajectory]:
+        updates = [rule(["weights"]) for rule in rules]
+        found = [update.rates["weights"] for update in updates if isinstance(update, Adam)]
         tried.extend((rate, few.support.images) for rate in found)
         return [Trajectory({"rate": torch.tensor(rate)}, torch.empty(0)) for rate in found]
 

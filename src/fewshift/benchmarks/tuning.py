@@ -15,13 +15,13 @@ from typing import Any
 import torch
 
 from fewshift.benchmarks.adapt import lived_in_net, machine, make_task, matrix_product_rate
-from fewshift.core.adam import Adam
 from fewshift.core.descent import Trajectory
 from fewshift.methods.pmf import varied_copies
+from fewshift.methods.tuned import adam_at
 from fewshift.nets.backbone import freeze
 from fewshift.nets.graph_tuning import GraphTuning
 from fewshift.nets.precision import Precision
-from fewshift.nets.tuning import Copies, PlainTuning, Tuning
+from fewshift.nets.tuning import Copies, PlainTuning, Rule, Tuning
 from fewshift.nets.whole import every_weight, moving, norm_affine
 from fewshift.progress import Track, silent
 from fewshift.types import Task
@@ -53,8 +53,7 @@ def run(
         engines: dict[str, Tuning] = {"plain": PlainTuning(whole)}
         engines |= {precision: GraphTuning(whole, precision, captured) for precision in PRECISIONS}
         for label, engine in engines.items():
-            rule = Adam(dict.fromkeys(whole.sites, rate))
-            timed = [_timed(engine, task, rule, steps, copies, device) for _ in range(repeats + 1)]
+            timed = [_timed(engine, task, adam_at(rate), steps, copies, device) for _ in range(repeats + 1)]
             row[f"{label}_seconds"] = round(min(seconds for seconds, _ in timed[1:]), 4)
             row[f"{label}_last_loss"] = round(float(timed[-1][1].losses[-1]), 4)
         for precision in PRECISIONS:
@@ -80,7 +79,7 @@ def table(outcome: dict[str, Any]) -> str:
 
 
 def _timed(
-    engine: Tuning, task: Task, rule: Adam, steps: int, copies: Copies | None, device: str
+    engine: Tuning, task: Task, rule: Rule, steps: int, copies: Copies | None, device: str
 ) -> tuple[float, Trajectory]:
     start = time.perf_counter()
     (end,) = engine.tune(task, [rule], steps, copies)

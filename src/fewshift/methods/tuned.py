@@ -10,7 +10,7 @@ from fewshift.core.adam import Adam
 from fewshift.core.descent import Trajectory
 from fewshift.methods.descent import rounded
 from fewshift.methods.task import centroid_classifier
-from fewshift.nets.tuning import Copies, Tuning
+from fewshift.nets.tuning import Copies, Rule, Tuning
 from fewshift.types import Adapted, Predictor, Task
 
 
@@ -28,11 +28,15 @@ def tuned_at(engine: Tuning, steps: int, task: Task, rate: float, copies: Copies
     return Adapted(_classifier(engine, task, end), notes)
 
 
+def adam_at(rate: float) -> Rule:
+    """Adam with one rate for all weights."""
+    return lambda names: Adam(dict.fromkeys(names, rate))
+
+
 def _descents(
     engine: Tuning, steps: int, task: Task, rates: Sequence[float], copies: Copies | None
 ) -> list[Trajectory]:
-    sites = engine.backbone.sites
-    moved = engine.tune(task, [Adam(dict.fromkeys(sites, rate)) for rate in rates if rate], steps, copies)
+    moved = engine.tune(task, [adam_at(rate) for rate in rates if rate], steps, copies)
     ends, still = iter(moved), Trajectory(engine.backbone.init(), torch.empty(0))
     return [next(ends) if rate else still for rate in rates]
 

@@ -57,9 +57,14 @@ class Layout:
         return tuple(found)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Of all weights here."""
-        return tuple(name for c, n in self.layers for name in (f"{c}.weight", f"{n}.weight", f"{n}.bias"))
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """The full names of the weights in each of the three tensors."""
+        convs, norms = zip(*self.layers, strict=True)
+        kernels, scales = ([f"{name}.weight" for name in names] for names in (convs, norms))
+        shifts = [f"{name}.bias" for name in norms]
+        return {
+            name: tuple(found) for name, found in zip(Flat._fields, (kernels, scales, shifts), strict=True)
+        }
 
     @cached_property
     def shapes(self) -> tuple[torch.Size, ...]:

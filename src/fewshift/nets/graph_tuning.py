@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import compress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fewshift.core.descent import Trajectory, descend_along
-from fewshift.core.updates import Update
 from fewshift.nets.around import AroundEngine
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.capture import captured, kept_or_made
@@ -29,7 +27,7 @@ from fewshift.nets.precision import DEFAULT, Precision, activations, arithmetic
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.static_batch import Asked, load_tasks
 from fewshift.nets.tuned_resnet import TunedResNet
-from fewshift.nets.tuning import Copies, PlainTuning, Tuning
+from fewshift.nets.tuning import Copies, PlainTuning, Rule, Tuning
 from fewshift.types import Labelled, Task, TaskParams
 
 
@@ -45,35 +43,32 @@ class TuningPass:
         pixels: tuple[int, int],
         precision: Precision,
     ) -> None:
-        own, sites = weights.scales, net.backbone.sites
+        own = weights.scales
         self.net, self.flat, self.precision = net, weights, precision
         empty = torch.zeros(size, 3, *pixels, dtype=own.dtype, device=own.device)
         self.images = empty.contiguous(memory_format=torch.channels_last)
         self.targets = Targets(Cells(Shape(1, 1, size), own.device), own)
         self.loss = torch.zeros(1, dtype=own.dtype, device=own.device)
-        self.found = gradients
-        with torch.no_grad():
-            weights_there, gradients_there = net.layout.named(weights), net.layout.named(gradients)
-        self.weights = {site: weights_there[site] for site in sites}
-        self.gradients = {site: gradients_there[site] for site in sites}
+        moving = {name: part for name, part in weights._asdict().items() if part.requires_grad}
+        self.weights: TaskParams = moving
+        self.gradients: TaskParams = {name: getattr(gradients, name) for name in moving}
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def run(self) -> None:
         """Loss and gradients at the weights in the buffers, into theirs."""
-        moving = [part.requires_grad for part in self.flat]
         with torch.enable_grad(), arithmetic(self.precision, products="float32"):
             losses = cell_losses(self.net.features(self.flat, self.images)[None], self.targets)
-            found = torch.autograd.grad(losses.sum(), list(compress(self.flat, moving)))
+            found = torch.autograd.grad(losses.sum(), list(self.weights.values()))
         with torch.no_grad():
             self.loss.copy_(losses)
-            torch._foreach_copy_(list(compress(self.found, moving)), list(found))
+            torch._foreach_copy_(list(self.gradients.values()), list(found))
 
     def along(
         self, queries: Tensor | None, copies: Iterator[Tensor] | None, params: TaskParams
     ) -> tuple[Tensor, TaskParams]:
-        """Loss and gradients at these weights; the gradients last until the next call."""
+        """Loss and gradients at these weights, end to end; the gradients last until the next call."""
         with torch.no_grad():
-            torch._foreach_copy_(list(self.weights.values()), [params[site] for site in self.weights])
+            torch._foreach_copy_(list(self.weights.values()), [params[name] for name in self.weights])
             if queries is not None and copies is not None:
                 queries.copy_(next(copies))
         self.run() if self.graph is None else self.graph.replay()
@@ -99,9 +94,9 @@ class GraphTuning:
     @cached_property
     def weights(self) -> Flat:
         """The buffers that all passes read the weights from; those that move require gradients."""
+        sites, names = set(self.backbone.sites), self.net.layout.names.values()
         flat = self.net.layout.flat(self.backbone.frozen)
-        dimensions = {weight.ndim for weight in self.backbone.init().values()}
-        return Flat(*(part.requires_grad_(n in dimensions) for part, n in zip(flat, (4, 1, 1), strict=True)))
+        return Flat(*(part.requires_grad_(sites.issuperset(n)) for part, n in zip(flat, names, strict=True)))
 
     @cached_property
     def gradients(self) -> Flat:
@@ -119,29 +114,34 @@ class GraphTuning:
         return torch.cuda.graph_pool_handle() if self.captured else None
 
     def tune(
-        self, task: Task, updates: Sequence[Update[Any]], steps: int, copies: Copies | None = None
+        self, task: Task, rules: Sequence[Rule], steps: int, copies: Copies | None = None
     ) -> list[Trajectory]:
-        """One descent after the other, on one graph."""
-        if not updates:
+        """One descent after the other, on one graph; a rule sees three tensors and not some sixty."""
+        if not rules:
             return []
         if task.way > MAX_WAY:
             say_once(f"there is no graph for tasks of more than {MAX_WAY} ways: they are tuned plainly")
-            return PlainTuning(self.backbone).tune(task, updates, steps, copies)
-        support, count, start = task.support, len(task.support.labels), self._start()
+            return PlainTuning(self.backbone).tune(task, rules, steps, copies)
+        support, count = task.support, len(task.support.labels)
         # a query of its own, though the same images: a batch tells the two apart by identity
         asked = Asked(support, task.way, None if copies is None else Labelled(support.images, support.labels))
         with self.lock:  # the buffers hold one task at a time
-            ready = self._loaded(asked)
+            ready, start = self._loaded(asked), self._start()
             queries = None if copies is None else ready.images[count : 2 * count]
             ends = [
                 descend_along(
-                    partial(ready.along, queries, None if copies is None else copies()), start, update, steps
+                    partial(ready.along, queries, None if copies is None else copies()),
+                    start,
+                    rule(start),
+                    steps,
                 )
-                for update in updates
+                for rule in rules
             ]
         return [
-            end if self._fits(*end.params.values()) else self.wider.tune(task, [update], steps, copies)[0]
-            for end, update in zip(ends, updates, strict=True)
+            replace(end, params=self._named(end.params))
+            if self._fits(*end.params.values())
+            else self.wider.tune(task, [rule], steps, copies)[0]
+            for end, rule in zip(ends, rules, strict=True)
         ]
 
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
@@ -151,9 +151,14 @@ class GraphTuning:
         return found if self._fits(found) else self.wider.embed(params, images)
 
     def _start(self) -> TaskParams:
-        """The weights as they are, laid out as their gradients: a rule then takes all of them in one call."""
-        named = self.net.layout.named(self.net.layout.flat(self.backbone.frozen))
-        return {site: named[site] for site in self.backbone.sites}
+        """The weights that move as they are, end to end."""
+        flat = self.net.layout.flat(self.backbone.frozen)._asdict()
+        return {name: flat[name] for name, part in self.weights._asdict().items() if part.requires_grad}
+
+    def _named(self, moved: TaskParams) -> TaskParams:
+        """Moved weights by their full names."""
+        whole = self.net.layout.named(Flat(**{**self.weights._asdict(), **moved}))
+        return {site: whole[site] for site in self.backbone.sites}
 
     def _fits(self, *found: Tensor) -> bool:
         """Did these stay within what the precision can hold?"""
@@ -199,5 +204,9 @@ def cannot_tune(backbone: Backbone) -> str | None:
         return f"only ResNet18 is known, not {type(net).__name__}"
     if len({module.eps for module in net.modules() if isinstance(module, nn.BatchNorm2d)}) > 1:
         return "its norms have more than one eps"
-    unknown = set(backbone.sites) - set(Layout(backbone).names)
-    return f"{min(unknown)} is no convolution's and no norm's" if unknown else None
+    sites, names = set(backbone.sites), Layout(backbone).names.values()
+    unknown = sites.difference(*names)
+    if unknown:
+        return f"{min(unknown)} is no convolution's and no norm's"
+    partly = [kind for kind in names if sites.intersection(kind) and not sites.issuperset(kind)]
+    return f"{min(set(partly[0]) - sites)} stays while others of its kind move" if partly else None

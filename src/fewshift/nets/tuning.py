@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias
@@ -21,6 +21,9 @@ from fewshift.nets.whole import in_suited_layout, suited
 from fewshift.types import Features, Task, TaskParams
 
 Copies: TypeAlias = Callable[[], Iterator[Tensor]]  # a new descent's support images, varied, step after step
+Rule: TypeAlias = Callable[
+    [Iterable[str]], Update[Any]
+]  # for weights of any names: it treats all numbers alike
 
 
 class Tuning(Protocol):
@@ -37,7 +40,7 @@ class Tuning(Protocol):
         ...
 
     def tune(
-        self, task: Task, updates: Sequence[Update[Any]], steps: int, copies: Copies | None = None
+        self, task: Task, rules: Sequence[Rule], steps: int, copies: Copies | None = None
     ) -> list[Trajectory]:
         """A descent for each update rule, on L_in or, with copies, on their loss (`copies_loss`)."""
         ...
@@ -55,7 +58,7 @@ class PlainTuning:
     name: str = "plain"
 
     def tune(
-        self, task: Task, updates: Sequence[Update[Any]], steps: int, copies: Copies | None = None
+        self, task: Task, rules: Sequence[Rule], steps: int, copies: Copies | None = None
     ) -> list[Trajectory]:
         """One descent after the other."""
         task = in_suited_layout(task)
@@ -66,7 +69,8 @@ class PlainTuning:
             varied = copies()
             return lambda params: copies_loss(self.backbone, params, task, suited(next(varied)))
 
-        return [descend(objective(), self.backbone.init(), update, steps) for update in updates]
+        start = self.backbone.init()
+        return [descend(objective(), start, rule(start), steps) for rule in rules]
 
     @torch.no_grad()
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
