@@ -80,10 +80,18 @@ def test_csv_is_one_number_a_row(fewshift: Fewshift, results: Path) -> None:
     assert (float(found["mean"]), float(found["half_width"]), found["unit"]) == (20.0, 0.0, "points")
 
 
+def test_of_many_methods_some_are_shown_and_the_baselines(fewshift: Fewshift, results: Path) -> None:
+    done = fewshift("report", results, "--summary", "--methods", "tsp", "--baseline", "ncc")
+    assert (done.code, done.err) == (0, "")
+    rows = [line.split("|")[1].strip() for line in done.out.splitlines() if line.startswith("| ")]
+    assert rows == ["method", "tsp°", "ncc"]
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
         (["gone.jsonl"], "gone.jsonl"),
+        (["{results}", "--methods", "tsp,nobody"], "no results of the method 'nobody'"),
         (["{results}", "--baseline", "nobody"], "no results of the baseline 'nobody'"),
         (["{results}", "--format", "pdf"], "pdf"),
         (["{results}", "--out", "/dev/null/x"], "/dev/null/x"),

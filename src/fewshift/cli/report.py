@@ -28,6 +28,9 @@ def report(
         str | None,
         typer.Option(help="Methods to take paired differences to, with commas. Default: tsa,gd if there."),
     ] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Show these and the baselines only, with commas. Default: all.")
+    ] = None,
     published: Annotated[
         bool, typer.Option("--published", help="Add published numbers, in tables of their own.")
     ] = False,
@@ -47,8 +50,13 @@ def report(
     from fewshift.evaluation.report import make_report
     from fewshift.evaluation.scores import read_scores
 
-    names = [name.strip() for name in baseline.split(",") if name.strip()] if baseline else None
-    made = make_report(read_scores(results), names, with_published=published, summary=summary)
+    made = make_report(
+        read_scores(results),
+        _names(baseline),
+        with_published=published,
+        summary=summary,
+        methods=_names(methods),
+    )
     if format is Format.html:
         text = page(made, title)
     else:
@@ -58,6 +66,10 @@ def report(
         return
     _write(out, text)
     typer.echo(f"wrote {out}", err=True)
+
+
+def _names(text: str | None) -> list[str] | None:
+    return [name.strip() for name in text.split(",") if name.strip()] if text else None
 
 
 def _write(path: Path, text: str) -> None:

@@ -16,7 +16,7 @@ def rates(
     records: Annotated[Path | None, typer.Option(help="A folder of converted domains.")] = None,
     suite: Annotated[str | None, typer.Option(help="A suite by name; see fewshift data list.")] = None,
     methods: Annotated[
-        str, typer.Option(help="Of pa, tsa, ta2, gd, tsp, start and tsp_start, with commas.")
+        str, typer.Option(help="Of pa, tsa, ta2, gd, tsp, start, tsp_start and tsp_ta2, with commas.")
     ] = "gd,tsp",
     tasks: Annotated[int, typer.Option(help="Validation tasks a domain.", min=1)] = 10,
     begin_at: Annotated[

@@ -70,18 +70,25 @@ def make_report(
     with_published: bool = False,
     *,
     summary: bool = False,
+    methods: Sequence[str] | None = None,
 ) -> Report:
     """Tables of these lines, with differences to the `baselines` (tsa and gd, or the first method).
 
-    A `summary` has one table a board with a row a method, in place of those with a row a domain.
+    A `summary` has one table a board with a row a method, in place of those with a row a domain. Of many
+    methods, `methods` are shown, and the baselines.
     """
-    boards = gather(reads)
-    if not boards:
+    reads = list(reads)
+    known = {read.score.method for read in reads}
+    if not known:
         raise FewshiftError("there is no score in these files: run fewshift evaluate first")
-    known = {contender.method for board in boards for contender in board.contenders}
-    for name in baselines or ():
-        if name not in known:
-            raise FewshiftError(f"no results of the baseline {name!r}; there are {', '.join(sorted(known))}")
+    for what, names in (("method", methods), ("baseline", baselines)):
+        for name in names or ():
+            if name not in known:
+                raise FewshiftError(
+                    f"no results of the {what} {name!r}; there are {', '.join(sorted(known))}"
+                )
+    shown = {*methods, *(baselines or ())} if methods else known
+    boards = gather(read for read in reads if read.score.method in shown)
     protocols = dict.fromkeys(board.tasks.protocol for board in boards)
     tables = [published_table(t) for p in protocols for t in published(p)] if with_published else []
     return Report(tuple(section_of(board, baselines, summary) for board in boards), tuple(tables))
