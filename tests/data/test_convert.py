@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -111,6 +112,22 @@ def test_an_interrupted_conversion_goes_on(
     names = sorted(path.name for path in (tmp_path / "zoo").glob("*.tfrecords"))
     assert len(names) == 6
     assert all((tmp_path / "zoo" / name).read_bytes() == (other / name).read_bytes() for name in names)
+
+
+def test_classes_whose_images_changed_are_converted_again(tree: Path, tmp_path: Path) -> None:
+    spec = convert_folder(tree, tmp_path / "zoo")
+    files = {name: tmp_path / "zoo" / f"{place}.tfrecords" for place, name in enumerate(spec.class_names)}
+    before = {name: path.read_bytes() for name, path in files.items()}
+    changed = tree / "cow" / "1.jpg"
+    changed.write_bytes((tree / "ant" / "1.jpg").read_bytes())
+    later = files["cow"].stat().st_mtime + 10
+    os.utime(changed, (later, later))
+    convert_folder(tree, tmp_path / "zoo")
+    assert {name for name, path in files.items() if path.read_bytes() != before[name]} == {"cow"}
+    changed.write_bytes(b"no picture")
+    os.utime(changed, (later + 20, later + 20))
+    assert "1.jpg" in said(lambda: convert_folder(tree, tmp_path / "zoo"))
+    assert not (tmp_path / "zoo" / "dataset_spec.json").exists()  # it is not complete
 
 
 def test_a_bad_image_stops_the_conversion_and_is_named(tree: Path, tmp_path: Path) -> None:

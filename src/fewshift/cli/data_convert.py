@@ -31,7 +31,7 @@ def convert(
     """Turn images into records: one file a class and dataset_spec.json, as Meta-Dataset has them.
 
     JPEGs are kept byte for byte, everything else becomes JPEG; MNIST and CIFAR get the protocol's form. The
-    same command again goes on where an interrupted one stopped.
+    same command again goes on where an interrupted one stopped, and takes up images that have changed.
 
     Example: `fewshift data convert photos/birds records/birds --split 0.7,0.15,0.15 --seed 1`
     """

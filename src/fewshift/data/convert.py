@@ -1,7 +1,8 @@
 """Raw images into the records layout: `<class id>.tfrecords` and `dataset_spec.json`.
 
 As Meta-Dataset's own conversion does it: a JPEG in RGB is stored byte for byte, anything else is stored as a
-JPEG of quality 75. An interrupted conversion goes on where it stopped.
+JPEG of quality 75. An interrupted conversion goes on where it stopped; a finished one that is asked for again
+converts those classes anew whose images have changed since.
 """
 
 from __future__ import annotations
@@ -67,9 +68,11 @@ def convert_folder(
     def images(class_id: int) -> Iterator[bytes]:
         return (stored_bytes(read_bytes(path), str(path)) for path in files[spec.class_names[class_id]])
 
-    write_domain(
-        target, spec, images, provenance or Provenance(origin=f"converted from {source.name}"), track
-    )
+    def changed(class_id: int) -> float:
+        return max(path.stat().st_mtime for path in files[spec.class_names[class_id]])
+
+    origin = provenance or Provenance(origin=f"converted from {source.name}")
+    write_domain(target, spec, images, origin, track, changed)
     return spec
 
 

@@ -33,17 +33,20 @@ def write_domain(
     images: Callable[[int], Iterable[bytes]],
     provenance: Provenance | None = None,
     track: Track = silent,
+    changed: Callable[[int], float] = lambda _: 0.0,
 ) -> int:
     """Write the encoded images of every class and the spec; returns how many classes it wrote.
 
     `images(class_id)` must give as many as the spec says, the same ones in every run. Classes that an earlier
-    run finished are checked and kept.
+    run finished are checked and kept, unless their images have `changed` since, a time in seconds.
     """
     try:
         _claim(folder, spec)
         for left_by_a_killed_run in folder.glob(".*.part"):
             left_by_a_killed_run.unlink()
-        wanted = _unwritten(folder, spec)
+        wanted = _unwritten(folder, spec, changed)
+        if wanted and (folder / SPEC_FILE).exists():  # it is not complete while they are written
+            (folder / SPEC_FILE).replace(folder / UNFINISHED_FILE)
         for class_id in track(wanted, label=f"writing {spec.name}", total=len(wanted)):
             _write_class(folder, spec, class_id, images(class_id))
         if provenance is not None:
@@ -77,12 +80,14 @@ def _claim(folder: Path, spec: Spec) -> None:
     write_spec(folder, spec, UNFINISHED_FILE)
 
 
-def _unwritten(folder: Path, spec: Spec) -> list[int]:
-    """The classes whose file is missing, damaged or has another number of records than the spec says."""
+def _unwritten(folder: Path, spec: Spec, changed: Callable[[int], float]) -> list[int]:
+    """The classes whose file is missing, damaged, of another number of records than the spec says, or old."""
     files = [class_file(folder, class_id) for class_id in range(spec.classes)]
+    there = [file for file in files if file.path.exists()]
+    recent = [file for file in there if file.path.stat().st_mtime >= changed(file.class_id)]
     finished = {
         scan.file.class_id
-        for scan in scan_files([file for file in files if file.path.exists()])
+        for scan in scan_files(recent)
         if not scan.faults and scan.records == spec.images_per_class[scan.file.class_id]
     }
     return [class_id for class_id in range(spec.classes) if class_id not in finished]
