@@ -3,6 +3,8 @@
 python tools/ablations.py            print the tables
 python tools/ablations.py plot       draw docs/images/ablation-curves.png (needs matplotlib)
 python tools/ablations.py pack DIR   keep the lines of `fewshift reproduce ablations` with its folder DIR
+
+With `moved` behind it each is for the tables of `fewshift reproduce ablations-moved`, which has no plot.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import statistics
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,12 +24,10 @@ from fewshift.evaluation.boards import Board, Contender, gather
 from fewshift.evaluation.scores import read_scores
 from fewshift.evaluation.statistics import Interval
 from fewshift.nets.kit import load_kit
-from fewshift.presets.ablations import DESIGNS, LOSSES
+from fewshift.presets.ablations import DESIGNS, LOSSES, TOLD
 from fewshift.presets.spectra import learned_part
 
 DOCS = Path(__file__).parents[1] / "docs"
-SCORES = DOCS / "lines" / "md-mini-ablations.jsonl.gz"
-TRAINING = DOCS / "lines" / "md-mini-ablations-training.jsonl.gz"
 PLOT = DOCS / "images" / "ablation-curves.png"
 TITLES = {
     "gram": "`gram`, MᵀM + I (the paper's)",
@@ -46,13 +46,35 @@ TITLES |= {name: f"λ = {name[7:]}" for name in LOSSES if name.startswith("lambd
 WITH, WITHOUT = ("gram", "gram_only", "cholesky", "cholesky_identity"), ("free", "free-minus")
 
 
-def tables() -> dict[str, str]:
-    """Every table of the page by its name."""
-    (board,) = gather(read_scores([SCORES]))
+class Kept(NamedTuple):
+    """The lines of one experiment."""
+
+    scores: Path
+    training: Path
+    rates: str  # what the methods' names end in
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The logs, and what each P is like."""
+        with gzip.open(self.training, "rt", encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+
+def _in_the_repository(name: str, rates: str) -> Kept:
+    lines = DOCS / "lines"
+    return Kept(lines / f"md-mini-{name}.jsonl.gz", lines / f"md-mini-{name}-training.jsonl.gz", rates)
+
+
+PUBLISHED, MOVED = _in_the_repository("ablations", ""), _in_the_repository("ablations-moved", "_tuned")
+
+
+def tables(kept: Kept) -> dict[str, str]:
+    """Every table of an experiment by its name."""
+    (board,) = gather(read_scores([kept.scores]))
     by_kit = {c: next(iter(next(iter(d.values())).values())).kit for c, d in board.cells.items()}
-    tsp = {kit: c for c, kit in by_kit.items() if c.method == "tsp" and kit}
-    named = {c.method: c for c in board.contenders if c.method != "tsp"}
-    lines = _kept()
+    method = {c: c.method.removesuffix(kept.rates) for c in board.contenders}
+    tsp = {kit: c for c, kit in by_kit.items() if method[c] == "tsp" and kit}
+    named = {method[c]: c for c in board.contenders if method[c] != "tsp"}
+    lines = kept.lines()
     final = {line["run"]: line for line in lines if "effective_rank" in line}
     found = {"designs": _designs(board, tsp, named, final)}
     found["training"] = _training(lines)
@@ -164,7 +186,7 @@ def plot() -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    lines = _kept()
+    lines = PUBLISHED.lines()
     figure, panels = pyplot.subplots(1, 2, figsize=(8, 3.2), dpi=90)
     for panel, shown in zip(panels, ((*WITH, *WITHOUT), (*WITH, "free")), strict=True):
         for color, name in enumerate(shown):
@@ -184,7 +206,7 @@ def plot() -> None:
     figure.savefig(PLOT)
 
 
-def pack(folder: Path) -> None:
+def pack(folder: Path, kept: Kept) -> None:
     """Scores without their loss curves, and of each run what tables and plot need."""
     scores, training = [], []
     for path in sorted(folder.glob("five-shot-*.jsonl")):
@@ -201,8 +223,8 @@ def pack(folder: Path) -> None:
             training.append({"run": name[6:], **_look(run.with_suffix(".kit"))})
         else:
             best = max((line for line in log if "validation" in line), key=lambda line: line["validation"])
-            training.append({"run": name, "domain_accuracy": best["domain_accuracy"]})
-    for path, lines in ((SCORES, scores), (TRAINING, training)):
+            training.append({"run": name.removeprefix(TOLD), "domain_accuracy": best["domain_accuracy"]})
+    for path, lines in ((kept.scores, scores), (kept.training, training)):
         text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
         path.write_bytes(gzip.compress(text.encode(), mtime=0))
         sys.stderr.write(f"wrote {path}: {len(lines)} lines, {path.stat().st_size} bytes\n")
@@ -232,16 +254,13 @@ def _plain(name: str) -> str:
     )
 
 
-def _kept() -> list[dict[str, Any]]:
-    with gzip.open(TRAINING, "rt", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
-
-
 if __name__ == "__main__":
-    if sys.argv[1:] == ["plot"]:
+    words = [word for word in sys.argv[1:] if word != "moved"]
+    chosen = MOVED if "moved" in sys.argv else PUBLISHED
+    if words == ["plot"]:
         plot()
-    elif len(sys.argv) == 3 and sys.argv[1] == "pack":
-        pack(Path(sys.argv[2]))
+    elif len(words) == 2 and words[0] == "pack":
+        pack(Path(words[1]), chosen)
     else:
-        for name, table in tables().items():
+        for name, table in tables(chosen).items():
             print(f"### {name}\n\n{table}\n")

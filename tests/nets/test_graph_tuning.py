@@ -9,6 +9,7 @@ import torch
 from fewshift.core.adam import Adam
 from fewshift.core.descent import gradients
 from fewshift.core.losses import inner_objective
+from fewshift.errors import FewshiftError
 from fewshift.methods.pmf import varied_copies
 from fewshift.methods.tuned import adam_at
 from fewshift.nets.backbone import Backbone
@@ -226,6 +227,8 @@ def test_what_the_graphs_do_not_know_is_tuned_plainly(make_backbone: Make) -> No
     some = moving(backbone, tuple(site for site in every_weight(backbone.net) if site != "layer2.0.bn1.bias"))
     for odd in (with_last, other, some):
         assert isinstance(tuning_like(graph, odd), PlainTuning)
+        with pytest.raises(FewshiftError, match="take PlainTuning"):
+            GraphTuning(odd, captured=False)
 
 
 def test_tuning_follows_the_engine_for_adapters(make_backbone: Make) -> None:

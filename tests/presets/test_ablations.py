@@ -48,7 +48,7 @@ def page_tables() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("table", ["ablations", "designs", "lambda", "non-pd-rates"])
+@pytest.mark.parametrize("table", ["ablations", "ablations-moved", "designs", "lambda", "non-pd-rates"])
 def test_commands_on_features_can_be_parsed_and_start_from_the_kit(table: str) -> None:
     setup = Setup(("--records", "R"), ("a", "b"), Path("OUT"), FEATURES, "cpu", "narrow")
     stages = table_named(table).stages(setup)
@@ -80,8 +80,9 @@ def test_order_two_in_the_time_of_order_one_has_half_the_updates() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("table", "rates"), [("ablations", ""), ("ablations-moved", "_tuned")])
 def test_all_of_it_runs_at_tiny_sizes_and_its_tables_can_be_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, rates: str
 ) -> None:
     monkeypatch.setenv("FEWSHIFT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(ablations, "DESIGNS", ablations.GRAM | ablations.FREE_MINUS)
@@ -89,7 +90,7 @@ def test_all_of_it_runs_at_tiny_sizes_and_its_tables_can_be_made(
     monkeypatch.setattr(ablations, "LOSSES", losses)
     records, kit = write_records(tmp_path / "records"), write_kit(tmp_path / "tiny.kit")
     setup = Setup(("--records", str(records)), SEEN, tmp_path / "out", TINY, "cpu", str(kit))
-    stages = table_named("ablations").stages(setup)
+    stages = table_named(table).stages(setup)
     run_stages(stages)
     made = {stage.makes.name.rsplit("-", 1)[0]: stage.makes for stage in stages}
     learned = load_kit(made["roots-free-minus"]).preconditioners
@@ -102,13 +103,13 @@ def test_all_of_it_runs_at_tiny_sizes_and_its_tables_can_be_made(
         assert mine.equal(theirs)  # cross-entropy alone knows nothing of P
 
     tool = page_tables()
-    monkeypatch.setattr(tool, "SCORES", tmp_path / "scores.jsonl.gz")
-    monkeypatch.setattr(tool, "TRAINING", tmp_path / "training.jsonl.gz")
-    tool.pack(setup.file(""))
-    (board,) = gather(read_scores([tool.SCORES]))
-    assert {c.method for c in board.contenders} == {"ncc", "gd", "tsp", "tsp_hard_label"}
+    kept = tool.Kept(tmp_path / "scores.jsonl.gz", tmp_path / "training.jsonl.gz", rates)
+    tool.pack(setup.file(""), kept)
+    (board,) = gather(read_scores([kept.scores]))
+    at_rates = {f"{name}{rates}" for name in ("gd", "tsp", "tsp_hard_label")}
+    assert {c.method for c in board.contenders} == {"ncc", *at_rates}
     assert set(board.domains()) == {"far", "squares"}
-    tables = tool.tables()
+    tables = tool.tables(kept)
     assert "| `free` from −I |" in tables["designs"]
     assert "| 100 % |" in tables["designs"].splitlines()[-1]  # two updates do not turn −I round
     assert set(tables) == {"designs", "training", "losses", "label", "order"}
@@ -116,5 +117,9 @@ def test_all_of_it_runs_at_tiny_sizes_and_its_tables_can_be_made(
 
 def test_the_page_shows_what_the_kept_lines_say() -> None:
     page = (ROOT / "docs" / "ablations.md").read_text(encoding="utf-8")
-    for name, table in page_tables().tables().items():
-        assert table in page, f"docs/ablations.md: print the table of {name} anew (python tools/ablations.py)"
+    tool = page_tables()
+    for kept in (tool.PUBLISHED, tool.MOVED):
+        for name, table in tool.tables(kept).items():
+            assert table in page, (
+                f"docs/ablations.md: print {name} of {kept.scores.name} anew (tools/ablations.py)"
+            )

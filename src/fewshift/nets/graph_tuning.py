@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fewshift.core.descent import Trajectory, descend_along
+from fewshift.errors import FewshiftError
 from fewshift.nets.around import AroundEngine
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.capture import captured, kept_or_made
@@ -85,6 +86,11 @@ class GraphTuning:
     name: str = "graph"
     passes: dict[Any, TuningPass] = field(default_factory=dict, init=False, compare=False, repr=False)
     lock: Any = field(default_factory=threading.RLock, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what would be left as it is in silence."""
+        if problem := cannot_tune(self.backbone):
+            raise FewshiftError(f"no graphs to tune these weights: {problem}; take PlainTuning")
 
     @cached_property
     def net(self) -> TunedResNet:

@@ -12,6 +12,7 @@ from fewshift.errors import FewshiftError
 from fewshift.methods.coefficients import Coefficients
 from fewshift.methods.tsp import TaskSpecificPreconditioning
 from fewshift.methods.tsp import build as build_tsp
+from fewshift.methods.tsp import build_tuned as build_tsp_tuned
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.presets.reproduce import Setup, Stage, begun
@@ -26,6 +27,8 @@ CHOLESKY_IDENTITY = {"cholesky_identity": ("--design", "cholesky_identity")}
 LOW_RANK = {f"rank-{rank}": ("--design", "low_rank", "--rank", f"{rank}") for rank in (4, 16, 64)}
 PROTOCOL = "five-shot"  # small tasks: many of them in little time
 SECOND_ORDER = ("--order", "2")
+MOVED = ("--normalise", "--weight-decay", "0")
+TOLD = "told-"  # kits with a dataset classifier that lack rates
 LOSSES: dict[str, tuple[str, ...]] = {
     **{f"lambda-{value:g}": ("--auxiliary", f"{value:g}") for value in (10.0, 1.0, 0.1, 0.01)},
     "ce-only": ("--auxiliary", "0"),
@@ -50,8 +53,18 @@ class Likeliest:
 
 def hard_label(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
     """TSP† with the preconditioners of one domain instead of the blend of all."""
-    tsp = build_tsp(kit, engine, oracle)
-    return replace(tsp, coefficients=Likeliest(tsp.coefficients), name="tsp_hard_label")
+    return _of_one_domain(build_tsp(kit, engine, oracle), "tsp_hard_label")
+
+
+def hard_label_tuned(
+    kit: Kit, engine: Engine | None = None, oracle: bool = True
+) -> TaskSpecificPreconditioning:
+    """The same at the rates that validation chose for TSP†."""
+    return _of_one_domain(build_tsp_tuned(kit, engine, oracle), "tsp_hard_label_tuned")
+
+
+def _of_one_domain(tsp: TaskSpecificPreconditioning, name: str) -> TaskSpecificPreconditioning:
+    return replace(tsp, coefficients=Likeliest(tsp.coefficients), name=name)
 
 
 def ablations(setup: Setup) -> list[Stage]:
@@ -59,22 +72,41 @@ def ablations(setup: Setup) -> list[Stage]:
 
     A classifier trained by cross-entropy alone does not depend on P, so that designs differ by P only.
     """
+    return _compared(setup, "ablations")
+
+
+def moved_ablations(setup: Setup) -> list[Stage]:
+    """The same with outer gradients of length 1 and no decay, which move P; each P at its own best rates."""
+    return _compared(setup, "ablations-moved", MOVED, tuned=True)
+
+
+def _compared(setup: Setup, name: str, outer: tuple[str, ...] = (), tuned: bool = False) -> list[Stage]:
     (made, base), scored, looked = begun(setup), [], []
+
+    def score(told: Stage, kit: str, with_others: bool = False) -> None:
+        made.append(told)
+        methods: tuple[str, ...] = ("ncc", "gd", "tsp", HARD_LABEL) if with_others else ("tsp",)
+        if tuned:
+            methods = tuple(m if m == "ncc" else f"{m}_tuned" for m in methods)
+            searched = "gd,tsp" if with_others else "tsp"
+            flags = ("--methods", searched, "--protocol", PROTOCOL, "--tasks", "8")
+            made.append(setup.train("rates", *flags, kit=told.makes, name=kit))
+        scored.append(setup.evaluate(made[-1].makes, methods, PROTOCOL))
+
+    def classifier(loss: str, roots: Stage, kit: str) -> Stage:
+        label = f"{TOLD}{kit}" if tuned else kit  # tables name a row by the kit that was scored
+        return setup.train("classifier", *LOSSES[loss], kit=roots.makes, name=label)
+
     variants = DESIGNS | {"order-2": SECOND_ORDER, "order-2-short": (*SECOND_ORDER, *_half(setup))}
-    for name, flags in variants.items():
-        roots = setup.train("preconditioners", *flags, kit=base, name=f"roots-{name}")
-        told = setup.train("classifier", *LOSSES["ce-only"], kit=roots.makes, name=name)
-        methods = ("ncc", "gd", "tsp", HARD_LABEL) if name == "gram" else ("tsp",)
-        made += [roots, told]
-        scored.append(setup.evaluate(told.makes, methods, PROTOCOL))
-        looked.append(setup.spectrum(roots.makes, f"spectrum-{name}"))
-        if name != "gram":
-            continue
-        for loss, words in LOSSES.items():
-            if loss != "ce-only":  # that is the row of the design
-                made.append(setup.train("classifier", *words, kit=roots.makes, name=loss))
-                scored.append(setup.evaluate(made[-1].makes, ("tsp",), PROTOCOL))
-    return [*made, *looked, *scored, *setup.report(scored, "ablations")]
+    for variant, flags in variants.items():
+        roots = setup.train("preconditioners", *outer, *flags, kit=base, name=f"roots-{variant}")
+        made.append(roots)
+        score(classifier("ce-only", roots, variant), variant, with_others=variant == "gram")
+        looked.append(setup.spectrum(roots.makes, f"{name}-spectrum-{variant}"))
+        if variant == "gram":
+            for loss in (loss for loss in LOSSES if loss != "ce-only"):  # that is the row of the design
+                score(classifier(loss, roots, loss), loss)
+    return [*made, *looked, *scored, *setup.report(scored, name)]
 
 
 def _half(setup: Setup) -> tuple[str, ...]:

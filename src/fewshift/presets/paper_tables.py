@@ -21,6 +21,7 @@ from fewshift.presets.ablations import (
     LOSSES,
     LOW_RANK,
     ablations,
+    moved_ablations,
 )
 from fewshift.presets.proof import proof
 from fewshift.presets.reproduce import Setup, Stage, begun, commands_for, trained_for
@@ -169,6 +170,11 @@ TABLES: Mapping[str, Table] = {
     "ablations": Table(
         "Ours: designs, λ, hard label and order of Algorithm 1, all on the same tasks",
         ablations,
+        ("designs are compared under one dataset classifier, trained by cross-entropy alone",),
+    ),
+    "ablations-moved": Table(
+        "Ours: the same with outer steps that move P, each P at rates from validation",
+        moved_ablations,
         ("designs are compared under one dataset classifier, trained by cross-entropy alone",),
     ),
 }
