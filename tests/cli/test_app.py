@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fewshift.cli import app, main
+from fewshift.cli import app, main, wait_politely
 
 
 def ended(monkeypatch: pytest.MonkeyPatch, problem: BaseException) -> object:
@@ -77,3 +77,20 @@ def test_a_reader_who_leaves_is_no_failure(form: str) -> None:
         running.stdout.close()
         assert running.stderr.read() == b""
         assert running.wait() == 0
+
+
+def test_threads_wait_politely_unless_told_otherwise() -> None:
+    for given, wanted in (
+        ({}, {"GOMP_SPINCOUNT": "1000"}),
+        ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
+        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
+    ):
+        environment = dict(given)
+        wait_politely(environment)
+        assert environment == wanted
+
+
+def test_threads_are_told_before_torch_is_loaded() -> None:
+    """OpenMP reads it once, when it is loaded."""
+    code = "import sys; import fewshift.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
