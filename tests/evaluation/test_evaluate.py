@@ -52,6 +52,12 @@ def test_every_method_meets_the_same_task() -> None:
     assert all(s.seconds >= 0 and s.versions["torch"] for s in scores)
 
 
+def test_a_score_does_not_wait_for_the_methods_behind_it() -> None:
+    one, two = Fake("one"), Fake("two")
+    assert next(evaluate([one, two], [episode()])).method == "one"
+    assert not two.met
+
+
 def test_accuracy_is_the_share_of_right_queries() -> None:
     first = Fake(logits=lambda images: torch.eye(WAY)[torch.zeros(len(images), dtype=torch.long)])
     (score,) = evaluate([first], [episode()])

@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -66,21 +67,20 @@ def evaluate(
         at = episode.address
         return Key(method.name, at.domain, at.split, at.index) not in done
 
-    wanted = (episode for episode in episodes if any(todo(method, episode) for method in methods))
-    there = wanted if device is None else moved_ahead(wanted, device)
-    for group in small_together(there) if together else ([episode] for episode in there):
-        found: dict[tuple[int, str], Score] = {}
+    def by_method(group: Sequence[Episode]) -> Iterator[tuple[int, Score]]:
         for method in methods:
             places = [place for place, episode in enumerate(group) if todo(method, episode)]
             tried = attempt(method, [group[place] for place in places], together)
-            for place, (adapted, logits, seconds) in zip(places, tried, strict=True):
+            for place, attempted in zip(places, tried, strict=True):
                 keep = group[place].address.index < curves
-                found[place, method.name] = scored(
-                    method, group[place], setting, adapted, logits, seconds, keep_losses=keep
-                )
-        yield from (
-            found[place, name] for place in range(len(group)) for name in names if (place, name) in found
-        )
+                yield place, scored(method, group[place], setting, *attempted, keep_losses=keep)
+
+    wanted = (episode for episode in episodes if any(todo(method, episode) for method in methods))
+    there = wanted if device is None else moved_ahead(wanted, device)
+    for group in small_together(there) if together else ([episode] for episode in there):
+        made = by_method(group)
+        # a method may take minutes: alone, what the others have done is not to wait for it and be lost
+        yield from (score for _, score in (made if len(group) == 1 else sorted(made, key=itemgetter(0))))
 
 
 def small_together(episodes: Iterable[Episode]) -> Iterator[list[Episode]]:
