@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from fewshift.errors import DataError, FewshiftError
+from fewshift.evaluation.board_tables import averaged
 from fewshift.evaluation.boards import gather
 from fewshift.evaluation.html import page
 from fewshift.evaluation.report import Report, make_report
@@ -283,6 +284,10 @@ def test_a_summary_has_one_row_a_method_and_the_best_first(make_reads: MakeReads
 
 
 def test_a_summary_is_a_page_as_well(make_reads: MakeReads) -> None:
-    made = page(make_report(make_reads(TABLE), ["tsa"], summary=True))
+    report = make_report(make_reads(TABLE), ["tsa"], summary=True)
+    made = page(report)
     assert made.count("<table>") == 1
-    assert "Average accuracy with 95 % intervals" in made
+    (chart,) = re.findall(r'<svg [^>]*aria-label="Average accuracy with 95 % intervals".*?</svg>', made)
+    names = re.findall(r'class="label"[^>]*>([^<]+)<', chart)
+    assert names == [row.label for row in report.sections[0].tables[0].rows]  # the best first, each by name
+    assert chart.count("<circle") == len(names) * len(averaged(report.sections[0].board))

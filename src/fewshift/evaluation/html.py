@@ -10,8 +10,11 @@ from fewshift.evaluation.board_tables import AVERAGE_GROUP, averaged
 from fewshift.evaluation.boards import Board, Contender
 from fewshift.evaluation.page_style import COLOURS, STYLE
 from fewshift.evaluation.report import PUBLISHED_NOTE, Report, Section
-from fewshift.evaluation.svg import Curve, Group, bars, curves, forest, heat_map
+from fewshift.evaluation.svg import Curve, Group, bars, curves, dots, forest, heat_map
 from fewshift.evaluation.tables import Table, Value, by_group
+
+LONG = 90  # letters of a fact that gets a line of its own
+MANY = 9  # columns, of which more stand closer together
 
 
 def page(report: Report, title: str = "Few-shot results") -> str:
@@ -39,7 +42,8 @@ def _section(section: Section) -> str:
     parts += [f"<p class=warn>{escape(warning)}</p>" for warning in section.warnings]
     if section.is_summary:
         tables = [table_html(table) for table in section.tables]
-        return "\n".join([*parts, *tables, _legend(board), _averages_chart(board), "</section>"])
+        order = [row.label for row in section.tables[0].rows]
+        return "\n".join([*parts, *tables, _averages_chart(board, order), "</section>"])
     accuracy, *middle, cost = section.tables
     parts += [table_html(accuracy), _legend(board), _accuracy_chart(board)]
     for baseline, table in zip(section.baselines, middle, strict=True):
@@ -51,16 +55,21 @@ def _section(section: Section) -> str:
 
 def facts_list(facts: Iterable[tuple[str, str]]) -> str:
     """Names and what they stand for, in a card."""
-    items = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(words)}</dd></div>" for name, words in facts)
-    return f"<dl>{items}</dl>"
+    items = []
+    for name, words in facts:
+        long = " class=long" if len(words) > LONG else ""
+        items.append(f"<div{long}><dt>{escape(name)}</dt><dd>{escape(words)}</dd></div>")
+    return f"<dl>{''.join(items)}</dl>"
 
 
 def _legend(board: Board, contenders: Sequence[Contender] | None = None) -> str:
-    keys = [
-        f'<span><i class="key fill{i % COLOURS}"></i>{escape(board.labels[c])}</span>'
-        for i, c in enumerate(board.contenders)
-        if contenders is None or c in contenders
-    ]
+    return _keys(
+        (i, board.labels[c]) for i, c in enumerate(board.contenders) if contenders is None or c in contenders
+    )
+
+
+def _keys(series: Iterable[tuple[int, str]]) -> str:
+    keys = (f'<span><i class="key fill{i % COLOURS}"></i>{escape(name)}</span>' for i, name in series)
     return f"<p class=legend>{''.join(keys)}</p>"
 
 
@@ -76,9 +85,10 @@ def table_html(table: Table) -> str:
             cells = "".join(f"<td>{_cell(cell)}</td>" for cell in row.cells)
             body.append(f"<tr><th>{escape(row.label)}</th>{cells}</tr>")
     notes = "".join(f"<p class=note>{escape(note)}</p>" for note in table.notes)
+    dense = " class=dense" if len(table.head) > MANY else ""
     return (
-        f"<h3>{escape(table.title)}</h3><div class=wide><table><thead><tr><th>{escape(table.corner)}</th>"
-        f"{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>{notes}"
+        f"<h3>{escape(table.title)}</h3><div class=wide><table{dense}>"
+        f"<thead><tr><th>{escape(table.corner)}</th>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>{notes}"
     )
 
 
@@ -100,9 +110,13 @@ def _averages(board: Board) -> list[Group]:
     return [Group(AVERAGE_GROUP, averages)] if averages else []
 
 
-def _averages_chart(board: Board) -> str:
-    labels = [board.labels[c] for c in board.contenders]
-    return bars(_averages(board), labels, "Average accuracy with 95 % intervals")
+def _averages_chart(board: Board, order: Sequence[str]) -> str:
+    """A line a method in the table's order: so many have no colours of their own."""
+    named = {label: contender for contender, label in board.labels.items()}
+    groups = averaged(board)
+    rows = [(label, [board.average(named[label], domains) for _, domains in groups]) for label in order]
+    series = [label for label, _ in groups]
+    return _keys(enumerate(series)) + dots(rows, series, "Average accuracy with 95 % intervals")
 
 
 def _accuracy_chart(board: Board) -> str:

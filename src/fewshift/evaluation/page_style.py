@@ -16,10 +16,11 @@ h2{font-size:19px;margin:36px 0 10px;padding-top:14px;border-top:2px solid var(-
 h3{font-size:15.5px;margin:30px 0 8px}
 dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(215px,1fr));gap:10px 22px;
 margin:12px 0;padding:14px 16px;background:var(--card);border:1px solid var(--rule);border-radius:8px}
-dt{font-size:12px;color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
+dt{font-size:12px;color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}dl>.long{grid-column:1/-1}
 .wide{overflow-x:auto;border:1px solid var(--rule);border-radius:8px;background:var(--card)}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:14px}
 th,td{padding:4px 12px;text-align:right;white-space:nowrap}
+.dense{font-size:12.5px}.dense th,.dense td{padding:4px 5px}.dense small{font-size:11px}
 thead th{border-bottom:1px solid var(--faint);font-weight:600}
 tbody th{text-align:left;font-weight:400}
 thead th:first-child{text-align:left;color:var(--soft);font-weight:400}

@@ -140,6 +140,36 @@ def forest(groups: Sequence[Group], series: Sequence[str], colours: Sequence[int
     return picture(y + 6, label, *grid, *parts)
 
 
+def dots(rows: Sequence[tuple[str, Sequence[Interval | None]]], series: Sequence[str], label: str) -> str:
+    """A line a row with a dot and its interval for each series, in per cent; one colour a series."""
+    found = [v for _, values in rows for v in values if v is not None]
+    least = 100 * min((v.mean - v.half for v in found), default=0.0)
+    most = max(100 * max((v.mean + v.half for v in found), default=1.0), least + 1)
+    left, step = LABELS, 17.0
+    span = WIDTH - left - 30
+
+    def place(share: float) -> float:
+        return left + span * (100 * share - least) / (most - least)
+
+    parts = []
+    for y, (name, values) in enumerate(rows):
+        middle = 22 + step * y
+        parts.append(text(left - 8, middle + 4, name, "label", "end"))
+        for i, value in enumerate(values):
+            if value is not None:
+                words = f"{name}, {series[i]}: {100 * value.mean:.1f} ± {100 * value.half:.1f} %"
+                low, high = place(value.mean - value.half), place(value.mean + value.half)
+                rule = line(low, middle, high, middle, f"range line{i % COLOURS}")
+                dot = element("circle", cx=place(value.mean), cy=middle, r=4.0, class_=f"fill{i % COLOURS}")
+                parts.append(element("g", element("title", escape(words)), rule, dot))
+    bottom = 22 + step * len(rows)
+    grid = []
+    for mark in ticks(least, most, 9):
+        x = place(mark / 100)
+        grid += [line(x, 10, x, bottom - 6, "grid"), text(x, bottom + 8, f"{mark:g} %", "tick", "middle")]
+    return picture(bottom + 14, label, *grid, *parts)
+
+
 def heat_map(
     rows: Sequence[tuple[str, Sequence[float]]], columns: Sequence[str], rules: Sequence[int], label: str
 ) -> str:
