@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from fewshift.cli import app, main, wait_politely
 
@@ -27,6 +28,16 @@ def test_what_the_system_refuses_is_one_sentence(
     assert ended(monkeypatch, refused.value) == 2
     said = capsys.readouterr().err
     assert said.startswith(f"fewshift: {tmp_path / 'nowhere' / 'file'}: No such file or directory: ")
+    assert said.count("\n") == 1
+
+
+def test_a_full_gpu_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 592.00 MiB.")
+    assert ended(monkeypatch, full) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("fewshift: the GPU's memory is full: ")
     assert said.count("\n") == 1
 
 

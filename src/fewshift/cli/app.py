@@ -126,8 +126,20 @@ def main() -> None:
         )
         sys.exit(2)
     except Exception as problem:
+        if _is_full_gpu(problem):
+            print(
+                "fewshift: the GPU's memory is full: end other programs on it, or give --device cpu; "
+                "what was being trained or evaluated goes on with the same command (train: --resume)",
+                file=sys.stderr,
+            )
+            sys.exit(2)
         # A wrong option: typer's usage errors can show themselves; their class moved between versions.
         if not hasattr(problem, "show"):
             raise
         problem.show()
         sys.exit(2)
+
+
+def _is_full_gpu(problem: Exception) -> bool:
+    torch = sys.modules.get("torch")  # not imported for this: most commands fail without it
+    return torch is not None and isinstance(problem, torch.OutOfMemoryError)
