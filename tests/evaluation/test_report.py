@@ -283,6 +283,17 @@ def test_a_summary_has_one_row_a_method_and_the_best_first(make_reads: MakeReads
     assert "| ncc" in made.markdown()
 
 
+def test_where_no_role_is_known_all_domains_are_averaged(make_reads: MakeReads) -> None:
+    reads = [
+        Read(replace(read.score, seen=None, role=None, revealed=None), read.where)
+        for read in make_reads(TABLE)
+    ]
+    made = make_report(reads, ["tsa"], summary=True)
+    assert made.sections[0].tables[0].head[0] == "all"
+    assert "| all " in make_report(reads, ["tsa"]).markdown()
+    assert "<circle" in page(made)
+
+
 def test_a_summary_is_a_page_as_well(make_reads: MakeReads) -> None:
     report = make_report(make_reads(TABLE), ["tsa"], summary=True)
     made = page(report)

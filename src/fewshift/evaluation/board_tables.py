@@ -46,7 +46,8 @@ def averaged(board: Board) -> list[tuple[str, list[str]]]:
     """The averages that say something here, with their domains."""
     found = [(label, board.domains(*roles)) for label, roles in AVERAGES]
     both = board.domains("seen") and board.domains("unseen")
-    return [(label, domains) for label, domains in found if domains and (both or label != "all")]
+    known = [(label, domains) for label, domains in found if domains and (both or label != "all")]
+    return known or [("all", board.domains())]  # nobody said which domains were trained on
 
 
 def percent(found: Interval | None, signed: bool = False) -> Value | None:
