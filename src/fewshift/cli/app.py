@@ -141,5 +141,5 @@ def main() -> None:
 
 
 def _is_full_gpu(problem: Exception) -> bool:
-    torch = sys.modules.get("torch")  # not imported for this: most commands fail without it
+    torch = sys.modules.get("torch")  # who has not imported it has filled no GPU
     return torch is not None and isinstance(problem, torch.OutOfMemoryError)

@@ -9,6 +9,7 @@ import typer
 
 from fewshift.cli.bench_own import JsonFile, finish
 from fewshift.cli.console import bars
+from fewshift.cli.words import words
 
 bench = typer.Typer(
     no_args_is_help=True, help="Speed and memory, as ratios measured in one run; accuracy on own images."
@@ -69,7 +70,7 @@ def adapt(
     Example: `fewshift bench adapt --sizes 25,100 --steps 40 --json adapt.json`
     """
     from fewshift.benchmarks import adapt as adaptation
-    from fewshift.cli.evaluate_inputs import choose_device, counts, words
+    from fewshift.cli.evaluate_inputs import choose_device, counts
     from fewshift.nets.precision import precision_named
 
     choose_device(device)
@@ -113,7 +114,7 @@ def small(
     Example: `fewshift bench small --device cuda --shots 1,5 --json small.json`
     """
     from fewshift.benchmarks import small_tasks
-    from fewshift.cli.evaluate_inputs import choose_device, counts, words
+    from fewshift.cli.evaluate_inputs import choose_device, counts
     from fewshift.nets.precision import precision_named
 
     choose_device(device)
@@ -149,7 +150,7 @@ def meta(
     Example: `fewshift bench meta --device cuda --width 64 --updates 12 --json meta.json`
     """
     from fewshift.benchmarks import meta_memory, meta_rate
-    from fewshift.cli.evaluate_inputs import choose_device, words
+    from fewshift.cli.evaluate_inputs import choose_device
     from fewshift.nets.precision import precision_named
 
     choose_device(device)
@@ -207,14 +208,14 @@ def gate(
     where = inputs.choose_device(device)
     _, loaded = find_kit(kit, where)
     part = inputs.split_named(split)
-    found = inputs.open_domains(records, None, suite, inputs.words(domains), part, silent)
+    found = inputs.open_domains(records, None, suite, words(domains), part, silent)
     chosen = with_roles(found, loaded.domains)
     read = reader(chosen, pixel_rule(loaded), reveal_seen=True)
     among = [choices(domain.spec, part, inputs.protocol_named(protocol)) for domain in chosen]
     plans = (plan_task(among[n % len(among)], 0, n // len(among)) for n in range(tasks))
-    precisions = [precision_named(name) for name in inputs.words(precision)]
+    precisions = [precision_named(name) for name in words(precision)]
     episodes = bars()(map(read, plans), label="tasks", total=tasks)
-    outcome = {"split": part} | gates.run(loaded, episodes, where, precisions, inputs.words(methods))
+    outcome = {"split": part} | gates.run(loaded, episodes, where, precisions, words(methods))
     finish(outcome, json_file)
     failed = [row for row in outcome["results"] if not row["passes"]]
     for row in failed:

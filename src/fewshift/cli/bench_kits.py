@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fewshift.cli.bench_own import JsonFile, finish
+from fewshift.cli.words import words
 
 
 def kits(
@@ -31,7 +32,6 @@ def kits(
     """
     from fewshift.benchmarks import kit_score
     from fewshift.cli.console import bars
-    from fewshift.cli.evaluate_inputs import words
 
     chosen = words(names)
     outcome = kit_score.run(records, chosen, tasks, device, seed, track=bars())

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fewshift.cli.words import words
+
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results to this file, too.")]
 
 
@@ -56,7 +58,7 @@ def own_images(
     from fewshift.benchmarks import own_images as comparison
     from fewshift.benchmarks.own_summary import table
     from fewshift.cli.console import bars
-    from fewshift.cli.evaluate_inputs import counts, split_named, words
+    from fewshift.cli.evaluate_inputs import counts, split_named
 
     numbers, names = counts(shots, "--shots"), words(domains)
     outcome = comparison.run(
@@ -93,7 +95,6 @@ def own_grid(
     """
     from fewshift.benchmarks import own_grid as grid
     from fewshift.cli.console import bars
-    from fewshift.cli.evaluate_inputs import words
 
     wanted = [grid.candidate(text) for text in candidates.split(";")]
     names = words(domains)

@@ -11,6 +11,7 @@ import typer
 
 from fewshift.cli.console import bars, interrupted
 from fewshift.cli.curve import CurveOptions, run_curve
+from fewshift.cli.words import words
 from fewshift.errors import FewshiftError
 
 DEFAULT_METHODS = "ncc,pa,tsa,gd,tsp"
@@ -124,7 +125,7 @@ def evaluate(
             CurveOptions(
                 folder=folder,
                 kit=kit,
-                methods=tuple(word.strip() for word in (methods or "").split(",") if word.strip()),
+                methods=tuple(words(methods)),
                 shots=shots,
                 way=way,
                 tasks=tasks,
@@ -161,7 +162,7 @@ def evaluate(
     chosen_engine = Together(choose_engine(used.backbone, engine, precision))
     built = inputs.build_methods(methods, used, chosen_engine, oracle, partial(typer.echo, err=True))
     track = bars(quiet)
-    found = inputs.open_domains(records, folder, suite, inputs.words(domains), chosen_split, track)
+    found = inputs.open_domains(records, folder, suite, words(domains), chosen_split, track)
     found, rule = inputs.with_caches(found, pixel_rule(loaded), cache)
     named = with_roles(found, loaded.domains)
     by_name = {domain.name: domain for domain in named}

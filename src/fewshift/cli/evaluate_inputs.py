@@ -8,6 +8,7 @@ from typing import cast
 
 import torch
 
+from fewshift.cli.words import words
 from fewshift.data.cache import open_cached
 from fewshift.data.domain import Domain
 from fewshift.data.folder import folder_domain
@@ -24,11 +25,6 @@ from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.progress import Track
 from fewshift.types import SPLITS, Method, Split
-
-
-def words(text: str | None) -> list[str]:
-    """Words between commas, each once."""
-    return list(dict.fromkeys(word.strip() for word in (text or "").split(",") if word.strip()))
 
 
 def counts(text: str, option: str) -> list[int]:

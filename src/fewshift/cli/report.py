@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.words import words
+
 
 class Format(str, Enum):
     """How a report is written."""
@@ -52,10 +54,10 @@ def report(
 
     made = make_report(
         read_scores(results),
-        _names(baseline),
+        words(baseline) or None,
         with_published=published,
         summary=summary,
-        methods=_names(methods),
+        methods=words(methods) or None,
     )
     if format is Format.html:
         text = page(made, title)
@@ -66,10 +68,6 @@ def report(
         return
     _write(out, text)
     typer.echo(f"wrote {out}", err=True)
-
-
-def _names(text: str | None) -> list[str] | None:
-    return [name.strip() for name in text.split(",") if name.strip()] if text else None
 
 
 def _write(path: Path, text: str) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fewshift.cli.train_options import CapOption, GraphPrecisionOption
+from fewshift.cli.words import words
 
 
 def rates(
@@ -99,7 +100,7 @@ def rates(
     if known:
         typer.echo(f"{len(known)} points were tried before: going on from {known.path}", err=True)
     try:
-        chosen = choose_rates(begun, runner, inputs.words(methods), seen, unseen, track=track, known=known)
+        chosen = choose_rates(begun, runner, words(methods), seen, unseen, track=track, known=known)
     except KeyboardInterrupt:
         raise interrupted(f"{len(known)} points are kept") from None
     tuned, file = chosen.into(loaded), kit_path(kit)

@@ -10,7 +10,8 @@ import torch
 import typer
 
 from fewshift.cli.console import bars
-from fewshift.cli.evaluate_inputs import choose_device, open_domains, words
+from fewshift.cli.evaluate_inputs import choose_device, open_domains
+from fewshift.cli.words import words
 from fewshift.data.domain import Domain
 from fewshift.data.pixels import PROTOCOL_84, PixelRule, practical
 from fewshift.errors import FewshiftError
