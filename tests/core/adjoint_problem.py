@@ -10,6 +10,7 @@ from tiny_problem import SITES, Problem, random_like
 from torch import Tensor
 
 from fewshift.core.losses import inner_objective, outer_objective
+from fewshift.core.precond import FEW_ROWS
 from fewshift.core.updates import site_rates
 from fewshift.types import Preconditioner, TaskParams
 
@@ -46,7 +47,7 @@ def unrolled(
 
 
 def random_roots(seed: int, name: str, domains: int | None = None) -> dict[str, Tensor]:
-    shapes = {s: torch.empty(2 if name == "low_rank" else m, m).double() for s, m in SITES.items()}
+    shapes = {s: torch.empty(2 if name in FEW_ROWS else m, m).double() for s, m in SITES.items()}
     if domains is not None:
         shapes = {s: shape.expand(domains, -1, -1) for s, shape in shapes.items()}
     base = random_like(shapes, seed)

@@ -22,7 +22,9 @@ from fewshift.types import TaskParams
 
 
 @pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("name", ["gram", "gram_only", "cholesky", "cholesky_identity", "free", "low_rank"])
+@pytest.mark.parametrize(
+    "name", ["gram", "gram_only", "cholesky", "cholesky_identity", "free", "low_rank", "bounded"]
+)
 def test_the_adjoint_equals_autograd_through_the_unrolled_loop(name: str, order: int) -> None:
     problem = tiny_problem(seed=7)
     of, design = objectives(problem), DESIGNS[name]

@@ -7,6 +7,7 @@ from small_kits import shared_start
 from fewshift.core.coefficients import task_coefficients
 from fewshift.core.precond import (
     DESIGNS,
+    LARGEST,
     DomainPreconditioners,
     blend,
     blend_sites,
@@ -69,6 +70,19 @@ def test_low_rank_and_its_blends_have_eigenvalues_of_at_least_one(
     check_floor(matrices, logits, floor=1.0)
     above = (eigenvalues(matrices) > 1 + 1e-6).sum(dim=-1)
     assert (above <= roots.shape[-2]).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(roots=wide_roots, logits=logits)
+def test_bounded_and_its_blends_keep_their_eigenvalues_between_one_and_the_bound(
+    roots: torch.Tensor, logits: list[float]
+) -> None:
+    matrices = DESIGNS["bounded"](roots)
+    check_floor(matrices, logits, floor=1.0)
+    learned = eigenvalues(DESIGNS["low_rank"](roots)) - 1
+    expected = 1 + learned / (1 + learned / (LARGEST - 1))
+    torch.testing.assert_close(eigenvalues(matrices), expected, rtol=1e-9, atol=1e-9)
+    assert (largest_eigenvalue(matrices) < LARGEST).all()
 
 
 @settings(max_examples=40, deadline=None)

@@ -8,7 +8,7 @@ from tiny_problem import SITES, random_like, tiny_problem
 
 from fewshift.core.descent import descend, gradients, step
 from fewshift.core.losses import inner_objective
-from fewshift.core.precond import DESIGNS
+from fewshift.core.precond import DESIGNS, FEW_ROWS
 from fewshift.core.updates import Adadelta, Preconditioned, Update, site_rates
 
 RATES = site_rates(SITES, adapters=0.05, last=0.3)
@@ -96,7 +96,7 @@ def test_one_preconditioned_step_is_the_papers_equation() -> None:
 @settings(max_examples=30, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
-    name=st.sampled_from(["gram", "cholesky", "cholesky_identity", "low_rank"]),
+    name=st.sampled_from(["gram", "cholesky", "cholesky_identity", "low_rank", "bounded"]),
     way=st.integers(2, 6),
     shot=st.integers(2, 5),
 )
@@ -105,7 +105,7 @@ def test_a_small_positive_definite_step_lowers_the_inner_loss(
 ) -> None:
     problem = tiny_problem(seed, way=way, shot=shot)
     objective = inner_objective(problem.features, problem.task)
-    shapes = {s: torch.empty(2 if name == "low_rank" else m, m).double() for s, m in SITES.items()}
+    shapes = {s: torch.empty(2 if name in FEW_ROWS else m, m).double() for s, m in SITES.items()}
     matrices = {s: DESIGNS[name](root) for s, root in random_like(shapes, seed).items()}
     before, found = gradients(objective, problem.start)
     slope = sum(float((found[s] * (matrices[s] @ found[s])).sum()) for s in SITES)

@@ -39,12 +39,14 @@ def preconditioners(
     inner: Inner,
     design: Annotated[
         str | None,
-        typer.Option(help="gram, gram_only, cholesky, cholesky_identity, free, identity or low_rank."),
+        typer.Option(
+            help="gram, gram_only, cholesky, cholesky_identity, free, identity, low_rank or bounded."
+        ),
     ] = None,
     scale: Annotated[
         float | None, typer.Option(help="Roots start at this times the identity; 0.1 as published.")
     ] = None,
-    rank: Annotated[int | None, typer.Option(min=1, help="Rows of a low_rank root.")] = None,
+    rank: Annotated[int | None, typer.Option(min=1, help="Rows of a low_rank or bounded root.")] = None,
     normalise: Annotated[
         bool | None, typer.Option(help="Give each gradient length 1; short runs need it.")
     ] = None,

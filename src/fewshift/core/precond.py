@@ -19,6 +19,8 @@ from torch import Tensor
 from fewshift.errors import FewshiftError
 from fewshift.types import Design, Preconditioner
 
+LARGEST = 10.0  # eigenvalues of a `bounded` P stay below
+
 
 def gram(roots: Tensor) -> Tensor:  # (..., r, m) -> (..., m, m)
     """Eq. 8: MᵀM + I, the paper's design; eigenvalues at least 1 (Lemma 1)."""
@@ -62,6 +64,18 @@ def low_rank(roots: Tensor) -> Tensor:  # (..., r, m) -> (..., m, m)
     return gram(roots)
 
 
+def bounded(roots: Tensor) -> Tensor:  # (..., r, m) -> (..., m, m)
+    """I + Rᵀ(I + RRᵀ/(c − 1))⁻¹R: where `low_rank` has the eigenvalue 1 + s, 1 + s/(1 + s/(c − 1)) < c.
+
+    Our own design. Five training steps bear a P on which forty test steps overshoot, so a long run lets its
+    largest eigenvalue grow without end; here it cannot pass c = `LARGEST`.
+    """
+    rows = roots.shape[-2]
+    eye = torch.eye(rows, dtype=roots.dtype, device=roots.device)
+    lower = torch.linalg.cholesky_ex(eye + roots @ roots.mT / (LARGEST - 1)).L
+    return gram(torch.linalg.solve_triangular(lower, roots, upper=False))
+
+
 DESIGNS: dict[str, Design] = {
     "gram": gram,
     "gram_only": gram_only,
@@ -70,7 +84,9 @@ DESIGNS: dict[str, Design] = {
     "free": free,
     "identity": identity,
     "low_rank": low_rank,
+    "bounded": bounded,
 }
+FEW_ROWS = ("low_rank", "bounded")  # designs whose roots have fewer rows than columns
 
 
 def design_named(name: str) -> Design:
@@ -81,7 +97,7 @@ def design_named(name: str) -> Design:
 
 
 def default_rank(size: int) -> int:
-    """Rows of a `low_rank` root when none are asked for: a sixteenth of the channels, four at least."""
+    """Rows of a `low_rank` or `bounded` root when none are asked for: a sixteenth of the channels, four at least."""
     return min(size, max(4, size // 16))
 
 
@@ -96,8 +112,8 @@ def init_root(
 ) -> Tensor:  # -> (r, m)
     """Eq. 7: the root a design starts from, `scale`·I for all square ones (for `cholesky*` it is L that is).
 
-    `free` starts at −I with `scale=-1`, as in the paper's motivating figure. `low_rank` cannot start at 0, a
-    saddle where the gradient R(D + Dᵀ) vanishes, and 0.1·I would favour the first r channels: it gets r
+    `free` starts at −I with `scale=-1`, as in the paper's motivating figure. `low_rank` and `bounded` cannot start at
+    0, a saddle where the gradient R(D + Dᵀ) vanishes, and 0.1·I would favour the first r channels: they get r
     random orthonormal rows times scale·sqrt(m/r). Every direction v then has E‖Rv‖² = scale², as with `gram`,
     so P has the same mean eigenvalue and a direction that the outer loss wants grows as fast. `identity`
     keeps one row of zeros.
@@ -106,7 +122,7 @@ def init_root(
     eye = torch.eye(size, dtype=torch.float64)
     if design == "identity":
         root = torch.zeros(1, size, dtype=torch.float64)
-    elif design == "low_rank":
+    elif design in FEW_ROWS:
         rank = default_rank(size) if rank is None else rank
         if not 1 <= rank <= size:
             raise FewshiftError(f"rank {rank} is impossible for {size} channels: choose one from 1 to {size}")

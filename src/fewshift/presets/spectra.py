@@ -8,7 +8,7 @@ from torch import Tensor
 from fewshift.core.precond import DomainPreconditioners
 from fewshift.core.spectrum import effective_rank, largest_eigenvalue, non_pd_rate
 
-WITH_IDENTITY = ("gram", "cholesky_identity", "low_rank")  # their learned part is P − I
+WITH_IDENTITY = ("gram", "cholesky_identity", "low_rank", "bounded")  # their learned part is P − I
 
 
 def learned_part(learned: DomainPreconditioners) -> dict[str, Tensor]:  # site -> (K, m, m)

@@ -82,7 +82,7 @@ class PreconditionerSettings:
     inner: InnerLevel = field(default_factory=InnerLevel)
     design: str = "gram"
     scale: float = 0.1  # roots start at this times the identity
-    rank: int | None = None  # of `low_rank`
+    rank: int | None = None  # of `low_rank` and `bounded`
     rate: float = 0.1
     momentum: float = 0.9
     weight_decay: float = 7e-4
