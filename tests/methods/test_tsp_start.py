@@ -6,7 +6,7 @@ import pytest
 import torch
 from small_kits import kit_with_starts
 
-from fewshift.core.starts import DomainStarts, shortened
+from fewshift.core.starts import DomainStarts, shortened, task_start
 from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS
 from fewshift.methods.rates import Share
@@ -74,6 +74,31 @@ def test_no_share_of_the_domains_leaves_the_common_start(kit: Kit, task: Task) -
     common = other.with_(starts=replace(other.starts, base=base))
     learned = replace(METHODS["start"](common, oracle=False), steps=0, start_share=none)  # type: ignore[type-var]
     assert not torch.allclose(learned.adapt(task)(images), usual.adapt(task)(images))
+
+
+def test_a_start_takes_its_shares_of_what_is_common_and_of_what_is_the_domains_own(kit: Kit) -> None:
+    starts, usual, p = moved(kit).starts, kit.backbone.init(), torch.tensor([0.25, 0.75])
+    assert starts is not None
+    base = {site: value.mean(dim=0) for site, value in starts.values.items()}
+    shared = replace(starts, base=base)
+    found = task_start(usual, shared, p, share=0.5, common=0.25)
+    for site, blended in shared.blend(p).items():
+        wanted = usual[site] + 0.25 * (base[site] - usual[site]) + 0.5 * (blended - base[site])
+        torch.testing.assert_close(found[site], wanted)
+    alone = task_start(usual, starts, p, share=0.5, common=0.25)  # nothing is common: the own part alone
+    torch.testing.assert_close(alone, task_start(usual, starts, p, share=0.5))
+
+
+def test_tuned_methods_take_the_common_share_that_validation_chose(kit: Kit, task: Task) -> None:
+    other, rates = moved(kit), {"seen": [0.3, 0.1], "unseen": [0.3, 0.1]}
+    assert other.starts is not None
+    base = {site: value.mean(dim=0) for site, value in other.starts.values.items()}
+    other = other.with_(starts=replace(other.starts, base=base))
+    for name in ("start", "tsp_start"):
+        info = {"rates": {name: rates}, "start_shares": {name: {"seen": 0.0, "unseen": 0.0}}}
+        less = {**info, "common_shares": {name: {"seen": 0.5, "unseen": 0.5}}}
+        whole, half = (logits(other.with_(info=told), f"{name}_tuned", task) for told in (info, less))
+        assert not torch.allclose(whole, half)
 
 
 def test_no_share_of_the_preconditioners_is_plain_descent(kit: Kit, task: Task) -> None:

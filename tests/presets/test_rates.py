@@ -90,6 +90,11 @@ def test_starts_and_preconditioners_are_searched_over_only_where_a_method_has_th
     assert tried["tsp"] == {(1.0, 1.0)}
     assert all(matrix == 1.0 for _, matrix in tried["start"])
     assert any(matrix != 1.0 for _, matrix in tried["tsp_start"])
+    assert {row[4] for row in chosen.tried["tsp_start"]["seen"]} == {1.0}  # the domains share nothing
+    common = kit.with_(starts=replace(starts, base={site: value + 1 for site, value in start.items()}))
+    searched = choose_rates(common, engine, ["start"], [lazy(0)], [lazy(1)], grid)
+    assert {row[4] for row in searched.tried["start"]["seen"]} > {1.0}
+    assert set(searched.into(common).info["common_shares"]["start"]) == {"seen", "unseen"}
 
 
 def test_a_search_can_begin_where_another_kit_ended(kit: Kit) -> None:

@@ -97,7 +97,7 @@ def design_named(name: str) -> Design:
 
 
 def default_rank(size: int) -> int:
-    """Rows of a `low_rank` or `bounded` root when none are asked for: a sixteenth of the channels, four at least."""
+    """Rows of a root of `FEW_ROWS` when none are asked for: a sixteenth of the channels, four at least."""
     return min(size, max(4, size // 16))
 
 
@@ -112,11 +112,11 @@ def init_root(
 ) -> Tensor:  # -> (r, m)
     """Eq. 7: the root a design starts from, `scale`·I for all square ones (for `cholesky*` it is L that is).
 
-    `free` starts at −I with `scale=-1`, as in the paper's motivating figure. `low_rank` and `bounded` cannot start at
-    0, a saddle where the gradient R(D + Dᵀ) vanishes, and 0.1·I would favour the first r channels: they get r
-    random orthonormal rows times scale·sqrt(m/r). Every direction v then has E‖Rv‖² = scale², as with `gram`,
-    so P has the same mean eigenvalue and a direction that the outer loss wants grows as fast. `identity`
-    keeps one row of zeros.
+    `free` starts at −I with `scale=-1`, as in the paper's motivating figure. `low_rank` and `bounded` cannot
+    start at 0, a saddle where the gradient R(D + Dᵀ) vanishes, and 0.1·I would favour the first r channels:
+    they get r random orthonormal rows times scale·sqrt(m/r). Every direction v then has E‖Rv‖² = scale², as
+    with `gram`, so P has the same mean eigenvalue and a direction that the outer loss wants grows as fast.
+    `identity` keeps one row of zeros.
     """
     design_named(design)
     eye = torch.eye(size, dtype=torch.float64)

@@ -112,12 +112,20 @@ def part_way(base: TaskParams, blended: TaskParams, share: float) -> TaskParams:
     return {site: torch.lerp(base[site], value, share) for site, value in blended.items()}
 
 
-def task_start(usual: TaskParams, starts: Starts | None, coefficients: Tensor, share: float) -> TaskParams:
-    """Where a task starts: TSA's values, or this share of the way from the common ones to the blend."""
+def task_start(
+    usual: TaskParams, starts: Starts | None, coefficients: Tensor, share: float, common: float = 1.0
+) -> TaskParams:
+    """Where a task starts: θ + common · (θ_0 − θ) + share · (Σ p_k θ_0^k − θ_0), with TSA's θ, or at θ.
+
+    θ_0 is what the domains share. Both were learned from training classes, and less of each may suit others.
+    """
     if starts is None:
         return usual
     base = usual | (starts.base or {})
-    return base | part_way(base, starts.blend(coefficients), share)
+    found = base | part_way(base, starts.blend(coefficients), share)
+    if common == 1.0:
+        return found
+    return {site: value - (1 - common) * (base[site] - usual[site]) for site, value in found.items()}
 
 
 def shortened(starts: DomainStarts, base: TaskParams, rank: int) -> LowRankStarts:

@@ -18,6 +18,7 @@ from fewshift.core.updates import Adadelta, Preconditioned, Update, site_rates
 from fewshift.errors import FewshiftError
 from fewshift.methods.build import (
     coefficients_of,
+    common_share,
     matrix_share,
     published_rates,
     rate_rule,
@@ -81,8 +82,8 @@ def _start(method: str, kit: Kit, task: Task, coefficients: Tensor | None) -> Ta
         assert coefficients is not None  # the kit has a classifier
         known = kit.info.get("start_shares", {})
         name = next((name for name in WITH_STARTS if name in known), WITH_STARTS[0])
-        share = start_share(kit, name, oracle=False)(task, coefficients)
-        return task_start(kit.backbone.init(), kit.starts, coefficients, share)
+        shares = (of(kit, name, oracle=False)(task, coefficients) for of in (start_share, common_share))
+        return task_start(kit.backbone.init(), kit.starts, coefficients, *shares)
     return kit.backbone.init()
 
 

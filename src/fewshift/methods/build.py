@@ -20,7 +20,8 @@ from fewshift.methods.rates import (
 from fewshift.nets.feature_classifier import FeatureClassifier
 from fewshift.nets.kit import Kit
 
-START_SHARES, MATRIX_SHARES = "start_shares", "preconditioner_shares"  # in a kit's info
+# in a kit's info
+START_SHARES, COMMON_SHARES, MATRIX_SHARES = "start_shares", "common_shares", "preconditioner_shares"
 
 
 def some_weights(kit: Kit, method: str, weights: Callable[[nn.Module], tuple[str, ...]]) -> tuple[str, ...]:
@@ -54,6 +55,11 @@ def published_rates(kit: Kit) -> BySeen:
 def start_share(kit: Kit, method: str, oracle: bool) -> Share:
     """How much of the domains' own starting values a task takes: what validation chose, or else all."""
     return _share(kit, START_SHARES, method, oracle)
+
+
+def common_share(kit: Kit, method: str, oracle: bool) -> Share:
+    """How much of the starting values that all domains share; likewise."""
+    return _share(kit, COMMON_SHARES, method, oracle)
 
 
 def matrix_share(kit: Kit, method: str, oracle: bool) -> Share:

@@ -58,6 +58,7 @@ class TaskSpecificPreconditioning:
     starts: Starts | None = None  # None: TSA's starting values for every domain
     rates: RateRule = TSP_RATES
     start_share: Share = ALL_OF_IT
+    common_share: Share = ALL_OF_IT
     matrix_share: Share = ALL_OF_IT
     steps: int = 40
     name: str = "tsp"
@@ -72,15 +73,15 @@ class TaskSpecificPreconditioning:
                 f"{self.name} needs a kit with a dataset classifier: run fewshift train classifier"
             )
         chosen = self.rates(task, coefficients)
-        usual, share = self.engine.backbone.init(), self.start_share(task, coefficients)
-        start = task_start(usual, self.starts, coefficients, share)
+        shares = (share(task, coefficients) for share in (self.start_share, self.common_share))
+        start = task_start(self.engine.backbone.init(), self.starts, coefficients, *shares)
         matrix = None
         if self.matrices is not None:
             blended = blend_sites(coefficients, self.matrices)
             matrix = part_of(blended, self.matrix_share(task, coefficients))
         update = Preconditioned(matrix, site_rates(start, *chosen.rates, self.engine.backbone.sites[-1]))
-        shares = named(coefficients, self.domains)
-        return adapted_by(self.engine, task, start, update, self.steps, chosen, coefficients=shares)
+        blended_by = named(coefficients, self.domains)
+        return adapted_by(self.engine, task, start, update, self.steps, chosen, coefficients=blended_by)
 
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:

@@ -16,6 +16,7 @@ from fewshift.errors import FewshiftError
 from fewshift.methods.about import About
 from fewshift.methods.build import (
     coefficients_of,
+    common_share,
     matrix_share,
     published_rates,
     rate_rule,
@@ -71,6 +72,7 @@ def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> 
         build(kit, engine, oracle),
         rates=rate_rule(kit, tuned_rates(kit, "tsp_start"), oracle),
         start_share=start_share(kit, "tsp_start", oracle),
+        common_share=common_share(kit, "tsp_start", oracle),
         matrix_share=matrix_share(kit, "tsp_start", oracle),
         name="tsp_start_tuned",
     )
@@ -94,8 +96,13 @@ def build_alone_tuned(
     kit: Kit, engine: Engine | None = None, oracle: bool = True
 ) -> TaskSpecificPreconditioning:
     """Learned starting values and P = I, at the best rates on validation tasks."""
-    rule, share = rate_rule(kit, tuned_rates(kit, "start"), oracle), start_share(kit, "start", oracle)
-    return replace(build_alone(kit, engine, oracle), rates=rule, start_share=share, name="start_tuned")
+    return replace(
+        build_alone(kit, engine, oracle),
+        rates=rate_rule(kit, tuned_rates(kit, "start"), oracle),
+        start_share=start_share(kit, "start", oracle),
+        common_share=common_share(kit, "start", oracle),
+        name="start_tuned",
+    )
 
 
 def _starts(kit: Kit) -> Starts:

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.evaluate import Setting, score
 from fewshift.methods import METHODS
-from fewshift.methods.build import MATRIX_SHARES, START_SHARES, coefficients_of
+from fewshift.methods.build import COMMON_SHARES, MATRIX_SHARES, START_SHARES, coefficients_of
 from fewshift.methods.rates import BySeen, Pair, Share, certainty
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
@@ -25,16 +25,21 @@ from fewshift.types import Episode, Method
 LazyEpisode: TypeAlias = Callable[[], Episode]  # read when needed: a task may be 50 MB of pixels
 TUNABLE = ("pa", "tsa", "ta2", "gd", "tsp", "start", "tsp_start", "tsp_ta2")
 # What validation chooses beside rates: the axis of the search, its name in a kit's info, the methods.
-SHARES = (("start", START_SHARES, ("start", "tsp_start")), ("matrix", MATRIX_SHARES, ("tsp_start",)))
+SHARES = (
+    ("start", START_SHARES, ("start", "tsp_start")),
+    ("common", COMMON_SHARES, ("start", "tsp_start")),
+    ("matrix", MATRIX_SHARES, ("tsp_start",)),
+)
 
 
 class Point(NamedTuple):
-    """What is searched over: two rates, and how much of the domains' starting values and P a task takes."""
+    """What is searched over: two rates, and how much of the learned starting values and of P a task takes."""
 
     adapters: float
     last: float
     start: float = 1.0
     matrix: float = 1.0
+    common: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +50,7 @@ class Grid:
     last: tuple[float, ...] = (0.0, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0)
     start: tuple[float, ...] = (0.0, 0.5, 1.0)  # where there are starting values
     matrix: tuple[float, ...] = (0.0, 0.5, 1.0)  # where there are both
+    common: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)  # where starting values have something in common
     rounds: int = 2  # passes over all axes; a pass that changes nothing ends the search
 
 
@@ -172,6 +178,8 @@ def _tune(
     published: BySeen = method.rates  # type: ignore[attr-defined]
     begin = kit.info.get("rates", {}).get(name, {}).get(kind, getattr(published, kind))
     axes = [axis for axis, _, having in SHARES if name in having]
+    if kit.starts is None or kit.starts.base is None:
+        axes = [axis for axis in axes if axis != "common"]
     shares = {
         axis: kit.info.get(what, {}).get(name, {}).get(kind, 1.0) for axis, what, _ in SHARES if axis in axes
     }
@@ -194,10 +202,8 @@ def _tune(
 
     if name == "pa" or len(kit.backbone.sites) == 1:  # there are no adapters
         grid = replace(grid, adapters=(0.0,))
-    if "start" not in axes:
-        grid = replace(grid, start=(1.0,))
-    if "matrix" not in axes:
-        grid = replace(grid, matrix=(1.0,))
+    for axis in {axis for axis, _, _ in SHARES}.difference(axes):
+        grid = replace(grid, **{axis: (1.0,)})  # type: ignore[arg-type]
     return tune(accuracy_of, Point(begin[0], begin[1], **shares), grid)
 
 
