@@ -105,3 +105,32 @@ def test_threads_are_told_before_torch_is_loaded() -> None:
     """OpenMP reads it once, when it is loaded."""
     code = "import sys; import fewshift.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+DROPPED = """
+import os, signal, sys, time
+from fewshift.cli import app, main
+
+class Cleared:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+
+def command(**_):
+    cleared = Cleared()
+    del cleared
+    print("the first was dropped", flush=True)
+    for _ in range(400):
+        time.sleep(0.1)
+
+app.app = command
+sys.argv = ["fewshift"]
+main()
+"""
+
+
+def test_a_ctrl_c_that_falls_into_a_finalizer_is_heard() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (done.returncode, done.stdout) == (130, "the first was dropped\n")
+    assert done.stderr == "fewshift: interrupted\n"

@@ -8,7 +8,7 @@ from fewshift.core.starts import DomainStarts, LowRankStarts
 from fewshift.nets.kit import load_kit
 
 
-def test_small_domains_learn_low_rank_matrices_and_starts_around_a_common_one(
+def test_small_domains_learn_bounded_matrices_and_starts_around_a_common_one(
     fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "small.kit"
@@ -19,7 +19,7 @@ def test_small_domains_learn_low_rank_matrices_and_starts_around_a_common_one(
     learned = load_kit(out)
     assert learned.domains == SEEN
     assert learned.preconditioners is not None
-    assert learned.preconditioners.design == "low_rank"
+    assert learned.preconditioners.design == "bounded"
     assert isinstance(learned.starts, DomainStarts)
     assert learned.starts.base is not None
     assert learned.info["preconditioners"]["tasks"]["varied"]["augmentation"]["zoom"] == 0.4
