@@ -17,7 +17,8 @@ h3{font-size:15.5px;margin:30px 0 8px}
 dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(215px,1fr));gap:10px 22px;
 margin:12px 0;padding:14px 16px;background:var(--card);border:1px solid var(--rule);border-radius:8px}
 dt{font-size:12px;color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}dl>.long{grid-column:1/-1}
-.wide{overflow-x:auto;border:1px solid var(--rule);border-radius:8px;background:var(--card)}
+.wide{overflow-x:auto;border:1px solid var(--rule);border-radius:8px;background:var(--card);
+width:max-content;min-width:100%;max-width:calc(100vw - 56px);position:relative;left:50%;transform:translateX(-50%)}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:14px}
 th,td{padding:4px 12px;text-align:right;white-space:nowrap}
 .dense{font-size:12.5px}.dense th,.dense td{padding:4px 5px}.dense small{font-size:11px}
@@ -42,7 +43,7 @@ small{color:var(--soft);font-size:12px}
 .range{stroke-width:2;opacity:.75}.shade{fill:var(--accent)}
 polyline{fill:none;stroke-linejoin:round}.thick{stroke-width:2.6}.thin{stroke-width:1;opacity:.32}
 footer{margin-top:40px;font-size:12.5px;color:var(--soft)}
-@media print{.wide{overflow:visible}}
+@media print{.wide{overflow:visible;width:auto;max-width:none}}
 """ + "".join(
     f".fill{i}{{fill:var(--c{i})}}.key.fill{i}{{background:var(--c{i})}}.line{i}{{stroke:var(--c{i})}}"
     for i in range(COLOURS)
