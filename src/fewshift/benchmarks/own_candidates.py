@@ -12,7 +12,7 @@ from fewshift.core.precond import blend_sites
 from fewshift.core.starts import part_way, task_start
 from fewshift.core.updates import Preconditioned, site_rates
 from fewshift.errors import FewshiftError
-from fewshift.methods.build import coefficients_of, start_share
+from fewshift.methods.build import coefficients_of, common_share, start_share
 from fewshift.nets.kit import Kit
 from fewshift.types import Labelled, Preconditioner, Task, TaskParams
 
@@ -48,36 +48,38 @@ class Facts:
     """What a task's images say before anything moves."""
 
     coefficients: Tensor | None
-    share: float
+    share: float  # of the domains' own starts, as the kit says
+    common: float  # of the common start, likewise
     matrices: dict[str, Preconditioner | None]  # "P" and "I"
 
 
 @torch.no_grad()
 def facts_of(kit: Kit, task: OwnTask) -> Facts:
-    """Coefficients, the share of the domains' own starts, and preconditioners."""
+    """Coefficients, the shares of the learned starts, and preconditioners."""
     there = coefficients_of(kit)(task.support)
     own: Preconditioner | None = None
     if task.support.is_cuda:  # a matrix in either case, so that one graph serves both
         own = {site: torch.eye(len(v), device=v.device) for site, v in kit.backbone.init().items()}
     if there is None:
-        return Facts(None, 0.0, {"I": own, "P": own})
+        return Facts(None, 0.0, 0.0, {"I": own, "P": own})
     known = Task(Labelled(task.support, task.labels), task.way)
-    share = start_share(kit, "tsp_start", oracle=False)(known, there)
+    shares = [of(kit, "tsp_start", oracle=False)(known, there) for of in (start_share, common_share)]
     blended = own if kit.preconditioners is None else dict(blend_sites(there, kit.preconditioners.matrices()))
-    return Facts(there, share, {"I": own, "P": blended})
+    return Facts(there, *shares, {"I": own, "P": blended})
 
 
 def start_of(kit: Kit, which: Candidate, facts: Facts) -> TaskParams:
     """The usual one, or a learned one: common to all domains, their own blend, or between the two.
 
-    `certainty` is the share that the kit says, `0.3` a share itself; `half` is half-way from usual there.
+    `certainty` takes the shares that the kit says, `0.3` is a share itself; `half` is half-way from usual there.
     """
     usual = kit.backbone.init()
     if which.start == "usual" or facts.coefficients is None:
         return usual
     known = {"common": 0.0, "own": 1.0, "certainty": facts.share, "half": facts.share}
     share = known[which.start] if which.start in known else float(which.start)
-    found = task_start(usual, kit.starts, facts.coefficients, share)
+    common = facts.common if which.start in ("certainty", "half") else 1.0
+    found = task_start(usual, kit.starts, facts.coefficients, share, common)
     return part_way(usual, found, 0.5) if which.start == "half" else found
 
 
