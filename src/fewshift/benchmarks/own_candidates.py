@@ -63,15 +63,15 @@ def facts_of(kit: Kit, task: OwnTask) -> Facts:
     if there is None:
         return Facts(None, 0.0, 0.0, {"I": own, "P": own})
     known = Task(Labelled(task.support, task.labels), task.way)
-    shares = [of(kit, "tsp_start", oracle=False)(known, there) for of in (start_share, common_share)]
+    own_start, common = (f(kit, "tsp_start", oracle=False)(known, there) for f in (start_share, common_share))
     blended = own if kit.preconditioners is None else dict(blend_sites(there, kit.preconditioners.matrices()))
-    return Facts(there, *shares, {"I": own, "P": blended})
+    return Facts(there, own_start, common, {"I": own, "P": blended})
 
 
 def start_of(kit: Kit, which: Candidate, facts: Facts) -> TaskParams:
     """The usual one, or a learned one: common to all domains, their own blend, or between the two.
 
-    `certainty` takes the shares that the kit says, `0.3` is a share itself; `half` is half-way from usual there.
+    `certainty` takes the shares that the kit says, `0.3` is a share itself, `half` half-way from usual there.
     """
     usual = kit.backbone.init()
     if which.start == "usual" or facts.coefficients is None:

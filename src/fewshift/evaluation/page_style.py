@@ -18,7 +18,8 @@ dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(215px,1fr));gap:10
 margin:12px 0;padding:14px 16px;background:var(--card);border:1px solid var(--rule);border-radius:8px}
 dt{font-size:12px;color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}dl>.long{grid-column:1/-1}
 .wide{overflow-x:auto;border:1px solid var(--rule);border-radius:8px;background:var(--card);
-width:max-content;min-width:100%;max-width:calc(100vw - 56px);position:relative;left:50%;transform:translateX(-50%)}
+width:max-content;min-width:100%;max-width:calc(100vw - 56px);
+position:relative;left:50%;transform:translateX(-50%)}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:14px}
 th,td{padding:4px 12px;text-align:right;white-space:nowrap}
 .dense{font-size:12.5px}.dense th,.dense td{padding:4px 5px}.dense small{font-size:11px}
