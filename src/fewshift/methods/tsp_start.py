@@ -3,8 +3,8 @@
 Our own extension of the paper. Algorithm 1 learns θ_0^k of every site beside M_k from the same tasks
 (`fewshift train preconditioners --train-starts`), and a task starts from their blend instead of TSA's values.
 `start` is the same with P = I, so that the two parts can be told apart. The tuned forms take only a share of
-the domains' own values, and of their P, where validation says so: a domain unlike all of them starts near
-what they share and may do better with steps nearer to plain descent.
+what the domains have in common, of their own values and of their P, where validation says so: a domain unlike
+all of them starts near what they share, or part of the way there.
 """
 
 from __future__ import annotations
