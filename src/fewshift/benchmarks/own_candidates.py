@@ -12,7 +12,7 @@ from fewshift.core.precond import blend_sites
 from fewshift.core.starts import part_way, task_start
 from fewshift.core.updates import Preconditioned, site_rates
 from fewshift.errors import FewshiftError
-from fewshift.methods.build import coefficients_of, common_share, start_share
+from fewshift.methods.build import coefficients_of, start_shares
 from fewshift.nets.kit import Kit
 from fewshift.types import Labelled, Preconditioner, Task, TaskParams
 
@@ -63,9 +63,9 @@ def facts_of(kit: Kit, task: OwnTask) -> Facts:
     if there is None:
         return Facts(None, 0.0, 0.0, {"I": own, "P": own})
     known = Task(Labelled(task.support, task.labels), task.way)
-    own_start, common = (f(kit, "tsp_start", oracle=False)(known, there) for f in (start_share, common_share))
+    share, common = start_shares(kit, "tsp_start", known, there)
     blended = own if kit.preconditioners is None else dict(blend_sites(there, kit.preconditioners.matrices()))
-    return Facts(there, own_start, common, {"I": own, "P": blended})
+    return Facts(there, share, common, {"I": own, "P": blended})
 
 
 def start_of(kit: Kit, which: Candidate, facts: Facts) -> TaskParams:

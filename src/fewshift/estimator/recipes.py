@@ -18,11 +18,10 @@ from fewshift.core.updates import Adadelta, Preconditioned, Update, site_rates
 from fewshift.errors import FewshiftError
 from fewshift.methods.build import (
     coefficients_of,
-    common_share,
     matrix_share,
     published_rates,
     rate_rule,
-    start_share,
+    start_shares,
     tuned_rates,
 )
 from fewshift.methods.rates import PA_RATES, TSA_RATES, BySeen, Pair
@@ -82,7 +81,7 @@ def _start(method: str, kit: Kit, task: Task, coefficients: Tensor | None) -> Ta
         assert coefficients is not None  # the kit has a classifier
         known = kit.info.get("start_shares", {})
         name = next((name for name in WITH_STARTS if name in known), WITH_STARTS[0])
-        shares = (of(kit, name, oracle=False)(task, coefficients) for of in (start_share, common_share))
+        shares = start_shares(kit, name, task, coefficients)
         return task_start(kit.backbone.init(), kit.starts, coefficients, *shares)
     return kit.backbone.init()
 

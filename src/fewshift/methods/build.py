@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torch import nn
+from torch import Tensor, nn
 
 from fewshift.errors import FewshiftError
 from fewshift.methods.coefficients import Coefficients, FromClassifier, FromFeatures, no_coefficients
@@ -19,6 +19,7 @@ from fewshift.methods.rates import (
 )
 from fewshift.nets.feature_classifier import FeatureClassifier
 from fewshift.nets.kit import Kit
+from fewshift.types import Task
 
 # in a kit's info
 START_SHARES, COMMON_SHARES, MATRIX_SHARES = "start_shares", "common_shares", "preconditioner_shares"
@@ -60,6 +61,12 @@ def start_share(kit: Kit, method: str, oracle: bool) -> Share:
 def common_share(kit: Kit, method: str, oracle: bool) -> Share:
     """How much of the starting values that all domains share; likewise."""
     return _share(kit, COMMON_SHARES, method, oracle)
+
+
+def start_shares(kit: Kit, method: str, task: Task, coefficients: Tensor) -> tuple[float, float]:
+    """Both for a task of an untold domain: of the domains' own starting values, and of the common ones."""
+    own, common = start_share(kit, method, oracle=False), common_share(kit, method, oracle=False)
+    return own(task, coefficients), common(task, coefficients)
 
 
 def matrix_share(kit: Kit, method: str, oracle: bool) -> Share:
