@@ -22,7 +22,17 @@ from fewshift.methods import ABOUT
 from fewshift.nets.kit import load_kit
 from fewshift.presets.ablations import Likeliest, hard_label
 from fewshift.presets.paper_tables import COLUMNS, TABLES, table_named
-from fewshift.presets.reproduce import FULL, PAPER, QUICK, SMALL, Scale, Setup, checksums, commands_for
+from fewshift.presets.reproduce import (
+    ADAPTERS,
+    FULL,
+    PAPER,
+    QUICK,
+    SMALL,
+    Scale,
+    Setup,
+    checksums,
+    commands_for,
+)
 from fewshift.presets.spectra import spectrum_table
 
 COMMANDS: Any = typer.main.get_command(app)
@@ -48,7 +58,10 @@ def setup_of(scale: Scale, seen: tuple[str, ...] = ("birds", "ilsvrc_2012"), out
 
 @pytest.mark.parametrize(
     ("table", "scale"),
-    [*((table, scale) for table in TABLES for scale in (QUICK, PAPER)), ("proof", SMALL), ("proof", FULL)],
+    [
+        *((table, scale) for table in TABLES for scale in (QUICK, PAPER)),
+        *((table, scale) for table in ("proof", "ablations-moved") for scale in (SMALL, FULL, ADAPTERS)),
+    ],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
 def test_every_command_can_be_parsed(table: str, scale: Scale) -> None:
@@ -92,6 +105,27 @@ def test_a_paper_sized_extractor_is_distilled_from_single_ones_which_serve_sur_t
     assert f"birds={singles[0].makes.with_suffix('.run')}" in distilled.words
     extractors = next(s for s in stages if s.words[:2] == ("train", "extractors"))
     assert f"birds={singles[0].makes}" in extractors.words
+
+
+@pytest.mark.parametrize("scale", [SMALL, FULL, ADAPTERS], ids=lambda scale: scale.name)
+def test_designs_are_compared_alone_and_the_proof_says_what_it_learns_beside(scale: Scale) -> None:
+    def learned(table: str, row: str) -> dict[str, object]:
+        stages = table_named(table).stages(setup_of(scale))
+        (found,) = (s for s in stages if s.makes.stem.rpartition("-")[0] == f"roots-{row}")
+        command: Any = COMMANDS.commands["train"].commands["preconditioners"]
+        return dict(command.make_context("fewshift", list(found.words[2:])).params)
+
+    for row, design in (("gram", "gram"), ("free", "free"), ("order-2", "gram")):
+        said = learned("ablations-moved", row)
+        assert (said["design"], said["train_starts"], said["strangers"]) == (design, False, 0)
+    for row, design, starts in (
+        ("both", "bounded", True),
+        ("gram", "gram", False),
+        ("start", "identity", True),
+    ):
+        said = learned("proof", row)
+        assert (said["design"], said["train_starts"], said["common_start"]) == (design, starts, starts)
+        assert said["strangers"] == (4 if starts else 0)
 
 
 def test_one_domain_is_imagenet_where_it_is_there() -> None:

@@ -18,7 +18,7 @@ from fewshift.nets.kit import Kit
 from fewshift.presets.reproduce import Setup, Stage, begun
 
 HARD_LABEL = "fewshift.presets.ablations:hard_label"
-GRAM: dict[str, tuple[str, ...]] = {"gram": ()}  # the published design is the preset's
+GRAM: dict[str, tuple[str, ...]] = {"gram": ()}  # the published design is every scale's
 FREE = {"free": ("--design", "free")}
 FREE_MINUS = {"free-minus": ("--design", "free", "--scale", "-1")}
 GRAM_ONLY = {"gram_only": ("--design", "gram_only")}

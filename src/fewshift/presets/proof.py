@@ -25,12 +25,16 @@ class Run:
 STARTS = ("--train-starts", "--common-start", "--strangers", "4")
 LOW_RANK = ("--start-rank", "48")
 PAPERS = (
-    *("--no-train-starts", "--no-common-start", "--strangers", "0", "--design", "gram"),
     *("--rate", "0.1", "--weight-decay", "0.0007", "--no-normalise"),
     *("--inner-rate", "0.1", "--inner-last-rate", "0.1"),
 )
 RUNS: Mapping[str, Run] = {
-    "both": Run(STARTS, LOW_RANK, "gd,tsp_start", ("ncc", "pa", "tsa", "gd", "gd_tuned", "tsp_start_tuned")),
+    "both": Run(
+        (*STARTS, "--design", "bounded"),
+        LOW_RANK,
+        "gd,tsp_start",
+        ("ncc", "pa", "tsa", "gd", "gd_tuned", "tsp_start_tuned"),
+    ),
     "gram": Run(PAPERS, (), "tsp", ("tsp", "tsp_tuned")),
     "start": Run((*STARTS, "--design", "identity"), LOW_RANK, "start", ("start_tuned",)),
 }
