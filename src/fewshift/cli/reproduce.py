@@ -18,6 +18,7 @@ class ScaleName(str, Enum):
     quick = "quick"
     small = "small"
     full = "full"
+    adapters = "adapters"
     paper = "paper"
     features = "features"
 
@@ -31,7 +32,8 @@ def reproduce(
         ScaleName,
         typer.Option(
             help="paper: as published, GPU days. quick: small networks and tasks. small, full: for suites of "
-            "small domains, width 32 or 64. features: the last map alone, on features computed once an image."
+            "small domains, width 32 or 64. adapters: short runs of many designs at width 32. features: the "
+            "last map alone, on features computed once an image."
         ),
     ] = ScaleName.paper,
     kit: Annotated[
