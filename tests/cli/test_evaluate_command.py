@@ -171,6 +171,24 @@ def test_a_rounded_cache_is_used_when_asked_and_named(
     assert pixels == {(): "protocol-84", ("--cache",): "protocol-84-rounded"}
 
 
+def test_methods_that_leave_the_network_alone_score_alike_on_features(
+    fewshift: Fewshift, small: Path, tmp_path: Path
+) -> None:
+    images, features = tmp_path / "images.jsonl", tmp_path / "features.jsonl"
+    assert fewshift(*command(small, images)).code == 0
+    assert fewshift(*command(small, features, "--features")).code == 0
+    pairs = list(zip(lines(images), lines(features), strict=True))
+    assert len(pairs) == 14
+    for one, other in pairs:
+        assert {k: one[k] for k in ("method", "kit", "fingerprint", "index")} == {
+            k: other[k] for k in ("method", "kit", "fingerprint", "index")
+        }
+        assert one["accuracy"] == pytest.approx(other["accuracy"], abs=0.05)  # features have 16 bits
+    refused = fewshift(*command(small, tmp_path / "no.jsonl", "--features", "--methods", "ncc,tsa"))
+    assert refused.code == 2
+    assert "leave --features out" in refused.err
+
+
 def test_a_suite_by_name(fewshift: Fewshift, small: Path, tmp_path: Path) -> None:
     out = tmp_path / "r.jsonl"
     words = ("--kit", small / "tiny.kit", "--methods", "ncc", "--tasks", 1, "--protocol", "one-shot")

@@ -85,7 +85,8 @@ def evaluate(
         bool,
         typer.Option(
             "--features",
-            help="Compute features once an image, if only the last map moves; not in the seconds.",
+            help="Compute features once an image, where nothing below the last map moves: a last-map kit, or "
+            "methods such as ncc and pa; not in the seconds.",
         ),
     ] = False,
     curve: Annotated[
@@ -158,7 +159,8 @@ def evaluate(
     inputs.named_methods(methods)  # a wrong name is said before anything is read
     where = inputs.choose_device(device)
     kit_name, loaded = find_kit(kit, where)
-    used = on_features(loaded) if features else loaded
+    whole = inputs.for_features(loaded, methods) if features else loaded
+    used = on_features(whole) if features else whole
     chosen_engine = Together(choose_engine(used.backbone, engine, precision))
     built = inputs.build_methods(methods, used, chosen_engine, oracle, partial(typer.echo, err=True))
     track = bars(quiet)
@@ -168,7 +170,7 @@ def evaluate(
     by_name = {domain.name: domain for domain in named}
     job = Job(
         domains=named,
-        read=FeatureReader(by_name, rule, loaded.backbone, oracle, track) if features else None,
+        read=FeatureReader(by_name, rule, whole.backbone, oracle, track) if features else None,
         split=chosen_split,
         protocol=chosen_protocol,
         seed=seed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -19,9 +20,11 @@ from fewshift.data.records_folder import open_records
 from fewshift.data.suite_cache import cache_of, cache_state, with_exact_caches
 from fewshift.data.suites import imported, open_suite
 from fewshift.errors import FewshiftError
-from fewshift.methods import METHODS, Builder
+from fewshift.methods import ABOUT, METHODS, Builder
+from fewshift.nets.adapters import LAST
 from fewshift.nets.device import device_named
 from fewshift.nets.engine import Engine
+from fewshift.nets.feature_kit import moves_only_the_last_map, with_sites
 from fewshift.nets.kit import Kit
 from fewshift.progress import Track
 from fewshift.types import SPLITS, Method, Split
@@ -56,6 +59,14 @@ def named_methods(text: str) -> dict[str, Builder]:
         raise FewshiftError(f"--methods names none: choose among {', '.join(METHODS)}, or all")
     named = [name for word in chosen for name in (METHODS if word == "all" else [word])]
     return {name: _builder(name) for name in named}
+
+
+def for_features(kit: Kit, methods: str) -> Kit:
+    """The kit as its features serve it: with adapters, for methods that leave these where they are."""
+    free = [name for name, about in ABOUT.items() if about.features_only]
+    if moves_only_the_last_map(kit) or not set(words(methods)) <= set(free):
+        return kit  # `on_features` says what is wrong with it, if anything
+    return replace(with_sites(kit, LAST), domains=kit.domains)
 
 
 def build_methods(

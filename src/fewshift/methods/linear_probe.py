@@ -30,6 +30,7 @@ ABOUT = About(
     fidelity="our own",
     moves="a linear head",
     cost="one forward pass, 100 steps on features",
+    features_only=True,
 )
 
 

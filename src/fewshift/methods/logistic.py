@@ -28,6 +28,7 @@ ABOUT = About(
     fidelity="inferred",
     moves="a linear head",
     cost="one forward pass, Newton steps on features",
+    features_only=True,
 )
 
 

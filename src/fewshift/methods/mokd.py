@@ -39,6 +39,7 @@ ABOUT = About(
     moves="one matrix on the features",
     oracle=True,
     cost="one forward pass, 55 kernel matrices",
+    features_only=True,
 )
 
 MULTIPLIERS = (0.001, 0.01, 0.1, 0.2, 0.25, 0.5, 0.75, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 5.0, 10.0)

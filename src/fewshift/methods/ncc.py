@@ -19,6 +19,7 @@ ABOUT = About(
     source="Snell et al., NeurIPS 2017; with the cosine of Li et al., ICCV 2021",
     fidelity="confirmed from code",
     moves="nothing",
+    features_only=True,
 )
 
 

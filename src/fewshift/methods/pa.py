@@ -34,6 +34,7 @@ ABOUT = About(
     moves="one square map of the features",
     oracle=True,
     cost="one forward pass, 40 steps on features",
+    features_only=True,
 )
 
 
