@@ -4,7 +4,8 @@ python tools/ablations.py            print the tables
 python tools/ablations.py plot       draw docs/images/ablation-curves.png (needs matplotlib)
 python tools/ablations.py pack DIR   keep the lines of `fewshift reproduce ablations` with its folder DIR
 
-With `moved` behind it each is for the tables of `fewshift reproduce ablations-moved`, which has no plot.
+With `moved` behind it each is for the tables of `fewshift reproduce ablations-moved`, with `adapters` for
+those of the same at `--scale adapters`; these have no plot.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import torch
 from fewshift.core.spectrum import effective_rank, eigenvalues
 from fewshift.evaluation.boards import Board, Contender, gather
 from fewshift.evaluation.scores import read_scores
-from fewshift.evaluation.statistics import Interval
+from fewshift.evaluation.statistics import Interval, interval
 from fewshift.nets.kit import load_kit
 from fewshift.presets.ablations import DESIGNS, LOSSES, TOLD
 from fewshift.presets.spectra import learned_part
@@ -65,10 +66,11 @@ def _in_the_repository(name: str, rates: str) -> Kept:
 
 
 PUBLISHED, MOVED = _in_the_repository("ablations", ""), _in_the_repository("ablations-moved", "_tuned")
+ADAPTERS = _in_the_repository("adapters", "_tuned")
 
 
 def tables(kept: Kept) -> dict[str, str]:
-    """Every table of an experiment by its name."""
+    """Every table of an experiment by its name, as far as its lines go."""
     (board,) = gather(read_scores([kept.scores]))
     by_kit = {c: next(iter(next(iter(d.values())).values())).kit for c, d in board.cells.items()}
     method = {c: c.method.removesuffix(kept.rates) for c in board.contenders}
@@ -77,9 +79,12 @@ def tables(kept: Kept) -> dict[str, str]:
     lines = kept.lines()
     final = {line["run"]: line for line in lines if "effective_rank" in line}
     found = {"designs": _designs(board, tsp, named, final)}
-    found["training"] = _training(lines)
-    found["losses"] = _losses(board, tsp, named["gd"], lines)
-    found["label"] = _label(board, tsp["gram"], named["tsp_hard_label"], named["gd"])
+    validated = any("validation" in line for line in lines)
+    found["training"] = _training(lines) if validated else _on_training_tasks(lines)
+    if set(LOSSES) & set(tsp):
+        found["losses"] = _losses(board, tsp, named["gd"], lines)
+    if "tsp_hard_label" in named:
+        found["label"] = _label(board, tsp["gram"], named["tsp_hard_label"], named["gd"])
     found["order"] = _order(board, tsp, lines)
     return found
 
@@ -87,18 +92,28 @@ def tables(kept: Kept) -> dict[str, str]:
 def _designs(
     board: Board, tsp: dict[str, Contender], named: dict[str, Contender], final: dict[str, Any]
 ) -> str:
-    ncc, gd = named["ncc"], named["gd"]
+    gd = named["gd"]
     head = ["", "seen", "unseen", "less gd: seen", "unseen", "all", "effective rank", "eigenvalues", "not PD"]
     rows = [["`gd`, P = I", *_accuracies(board, gd), "", "", "", "", "1", "0 %"]]
-    rows.append(["`ncc`, no step", *_accuracies(board, ncc), *_differences(board, ncc, gd), "", "", ""])
+    if ncc := named.get("ncc"):
+        rows.append(["`ncc`, no step", *_accuracies(board, ncc), *_differences(board, ncc, gd), "", "", ""])
     for name in (name for name in DESIGNS if name in tsp):
         line = final[name]
-        spread = " / ".join(f"{line[f'{which}_eigenvalue']:.2g}" for which in ("smallest", "mean", "largest"))
-        shape = [f"{line['effective_rank']:.1f}", spread, f"{100 * line['non_pd_rate']:.0f} %"]
+        known = [which for which in ("smallest", "mean", "largest") if f"{which}_eigenvalue" in line]
+        spread = " / ".join(f"{line[f'{which}_eigenvalue']:.2g}" for which in known)
+        spread = f"up to {spread}" if known == ["largest"] else spread
+        share = 100 * line["non_pd_rate"]
+        shape = [_rank(line), spread, f"{share:.1f} %" if 0 < share < 1 else f"{share:.0f} %"]
         rows.append(
             [TITLES[name], *_accuracies(board, tsp[name]), *_differences(board, tsp[name], gd), *shape]
         )
     return _markdown(head, rows)
+
+
+def _rank(line: dict[str, float]) -> str:
+    """A number, or where sites differ in size the share of each site's."""
+    share = line.get("rank_share")
+    return f"{line['effective_rank']:.1f}" if share is None else f"{100 * share:.0f} %"
 
 
 def _losses(board: Board, tsp: dict[str, Contender], gd: Contender, lines: Sequence[dict[str, Any]]) -> str:
@@ -131,7 +146,7 @@ def _label(board: Board, blend: Contender, hard: Contender, gd: Contender) -> st
 def _order(board: Board, tsp: dict[str, Contender], lines: Sequence[dict[str, Any]]) -> str:
     head = ["", "seen", "unseen", "less order 1: seen", "unseen", "all", "tasks", "tasks a second"]
     rows = []
-    for name in ("gram", "order-2", "order-2-short"):
+    for name in (name for name in ("gram", "order-2", "order-2-short") if name in tsp):
         steps = [line for line in lines if line["run"] == name and "loss" in line]
         speed = f"{statistics.median(line['tasks_per_second'] for line in steps):.0f}"
         tasks = f"{16 * max(line['step'] for line in steps):,}"
@@ -155,6 +170,26 @@ def _training(lines: Sequence[dict[str, Any]]) -> str:
         sizes = " → ".join(f"{line['largest_eigenvalue']:.3g}" for line in looks)
         cells = [f"{100 * scores[step]:.1f}" if step in scores else "" for step in steps]
         rows.append([TITLES[name], *cells, shares or "by construction 0 %", sizes])
+    return _markdown(head, rows)
+
+
+def _on_training_tasks(lines: Sequence[dict[str, Any]]) -> str:
+    """Query accuracy after the inner steps, for runs without validation: their tasks were the same."""
+    runs = {name: [a for a in lines if a["run"] == name and "loss" in a] for name in [*DESIGNS, "order-2"]}
+    runs = {name: own for name, own in runs.items() if own}
+    half = len(runs["gram"]) // 2
+    head = ["training tasks, second half", "query accuracy", "less `gram`", "not PD", "largest eigenvalue"]
+    rows = []
+    for name, own in runs.items():
+        late = [line["accuracy"] for line in own[half:]]
+        apart = [a["accuracy"] - b["accuracy"] for a, b in zip(own[half:], runs["gram"][half:], strict=True)]
+        looks = [line for line in own if "largest_eigenvalue" in line]
+        shares = " → ".join(f"{100 * line['non_pd_rate']:.0f} %" for line in looks if "non_pd_rate" in line)
+        sizes = " → ".join(f"{line['largest_eigenvalue']:.3g}" for line in looks)
+        less = "" if name == "gram" else _text(interval(apart), "+")
+        rows.append(
+            [TITLES[name], f"{100 * statistics.mean(late):.1f}", less, shares or "by construction 0 %", sizes]
+        )
     return _markdown(head, rows)
 
 
@@ -234,15 +269,20 @@ def _look(kit: Path) -> dict[str, float]:
     """What the last state's matrices look like: means over domains, extremes over all."""
     learned = load_kit(kit).preconditioners
     assert learned is not None
-    matrices = torch.cat(list(learned.matrices().values()))
-    values = eigenvalues(matrices)
-    return {
-        "effective_rank": effective_rank(torch.cat(list(learned_part(learned).values()))).mean().item(),
-        "smallest_eigenvalue": values.min().item(),
-        "mean_eigenvalue": values.mean().item(),
-        "largest_eigenvalue": values.max().item(),
-        "non_pd_rate": (values[..., 0] <= 0).double().mean().item(),
+    values = [eigenvalues(matrices) for matrices in learned.matrices().values()]
+    ranks = {site: effective_rank(part) for site, part in learned_part(learned).items()}
+    all_values = torch.cat([found.flatten() for found in values])
+    look = {
+        "effective_rank": torch.cat(list(ranks.values())).mean().item(),
+        "smallest_eigenvalue": all_values.min().item(),
+        "mean_eigenvalue": all_values.mean().item(),
+        "largest_eigenvalue": all_values.max().item(),
+        "non_pd_rate": torch.cat([found[..., 0] <= 0 for found in values]).double().mean().item(),
     }
+    if len(ranks) > 1:
+        sizes = {site: matrices.shape[-1] for site, matrices in learned.matrices().items()}
+        look["rank_share"] = torch.cat([found / sizes[site] for site, found in ranks.items()]).mean().item()
+    return look
 
 
 def _plain(name: str) -> str:
@@ -255,8 +295,9 @@ def _plain(name: str) -> str:
 
 
 if __name__ == "__main__":
-    words = [word for word in sys.argv[1:] if word != "moved"]
-    chosen = MOVED if "moved" in sys.argv else PUBLISHED
+    experiments = {"moved": MOVED, "adapters": ADAPTERS}
+    words = [word for word in sys.argv[1:] if word not in experiments]
+    chosen = next((kept for name, kept in experiments.items() if name in sys.argv), PUBLISHED)
     if words == ["plot"]:
         plot()
     elif len(words) == 2 and words[0] == "pack":

@@ -91,8 +91,10 @@ def draw(runs: Mapping[str, Mapping[str, Curve]], out: Path) -> None:
         axes.set_xlabel("updates", fontsize=8)
         axes.tick_params(labelsize=8)
         axes.grid(alpha=0.25)
-    if len(runs) > 1:
-        figure.axes[0].legend(fontsize=8)
+    if len(runs) > 1:  # beside the panels: it covers no curve, and names runs that the first panel lacks
+        lines = {str(line.get_label()): line for axes in figure.axes for line in axes.get_lines()}
+        known = [name for name in runs if name in lines]
+        figure.legend([lines[name] for name in known], known, loc="outside right upper", fontsize=8)
     picture = io.BytesIO()
     try:
         figure.savefig(picture, format=out.suffix.removeprefix(".") or "png", dpi=120)
