@@ -122,7 +122,7 @@ class Setup:
             words += ["--domains", domain]
         if command != "rates":
             words += ["--preset", self.scale.preset, "--resume"]
-        words += [*self.scale.more.get(command, ()), *flags]  # what is said last holds
+        words += [*without(self.scale.more.get(command, ()), flags), *flags]
         out = self.file(f"{name or what.replace(' --', '-').replace(' ', '-')}-{self.digest(words)}.kit")
         return Stage((*words, "--out", str(out), "--device", self.device), out)
 
@@ -154,6 +154,24 @@ class Setup:
             words = ("report", *files, "--format", form, "--published", *flags, "--out", str(out))
             made.append(Stage(words, out, again=True))
         return made
+
+
+def without(words: Sequence[str], flags: Sequence[str]) -> list[str]:
+    """The options in `words` that `flags` say nothing of: a command that is printed says nothing twice.
+
+    >>> without(("--rate", "1", "--no-vary", "--tasks", "8"), ("--vary", "--rate", "2"))
+    ['--tasks', '8']
+    """
+    said, kept, keeps = {_option(word) for word in flags if word.startswith("--")}, [], True
+    for word in words:
+        keeps = _option(word) not in said if word.startswith("--") else keeps
+        kept += [word] if keeps else []
+    return kept
+
+
+def _option(word: str) -> str:
+    """The option that a word gives or takes back."""
+    return word.removeprefix("--").removeprefix("no-")
 
 
 def checksums(folder: Path) -> Path:
