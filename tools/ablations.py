@@ -72,7 +72,7 @@ ADAPTERS = _in_the_repository("adapters", "_tuned")
 def tables(kept: Kept) -> dict[str, str]:
     """Every table of an experiment by its name, as far as its lines go."""
     (board,) = gather(read_scores([kept.scores]))
-    by_kit = {c: next(iter(next(iter(d.values())).values())).kit for c, d in board.cells.items()}
+    by_kit = {contender: board.one_of(contender).kit for contender in board.contenders}
     method = {c: c.method.removesuffix(kept.rates) for c in board.contenders}
     tsp = {kit: c for c, kit in by_kit.items() if method[c] == "tsp" and kit}
     named = {method[c]: c for c in board.contenders if method[c] != "tsp"}

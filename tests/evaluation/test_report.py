@@ -95,6 +95,18 @@ def test_baselines_default_to_tsa_and_gd_and_unknown_ones_are_named(make_reads: 
         make_report(make_reads({("a", "birds"): [0.1]}), ["ta2"])
 
 
+def test_a_method_of_one_kit_can_be_asked_for_as_it_is_printed(make_reads: MakeReads) -> None:
+    one = make_reads({("tsa", "birds"): [0.1, 0.3]}, kit="one", fingerprint="1")
+    two = make_reads({("tsa", "birds"): [0.2, 0.5], ("ncc", "birds"): [0.1, 0.1]}, kit="two", fingerprint="2")
+    (section,) = make_report([*one, *two], ["tsa @two°"], methods=["tsa@one"]).sections
+    assert set(section.board.labels.values()) == {"tsa @one", "tsa @two"}
+    assert [t.kind for t in section.tables] == ["accuracy", "difference to tsa @two", "cost"]
+    kinds = [t.kind for t in make_report([*one, *two], ["tsa", "tsa @one"]).sections[0].tables]
+    assert kinds == ["accuracy", "difference to tsa @one", "difference to tsa @two", "cost"]  # each once
+    with pytest.raises(FewshiftError, match="no results of the baseline 'tsa @three'"):
+        make_report([*one, *two], ["tsa @three"])
+
+
 def test_a_board_that_lacks_a_baseline_says_so_and_the_others_have_it(make_reads: MakeReads) -> None:
     other = make_reads({("ncc", "birds"): [0.4, 0.5], ("pa", "birds"): [0.5, 0.5]}, protocol="one-shot")
     sections = {s.title: s for s in make_report([*make_reads(TABLE), *other], ["tsa", "ncc"]).sections}

@@ -28,7 +28,10 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Write to this file, not to the terminal.")] = None,
     baseline: Annotated[
         str | None,
-        typer.Option(help="Methods to take paired differences to, with commas. Default: tsa,gd if there."),
+        typer.Option(
+            help="Methods to take paired differences to, with commas; of one kit: 'tsa @KIT'. Default: "
+            "tsa,gd if there."
+        ),
     ] = None,
     methods: Annotated[
         str | None, typer.Option(help="Show these and the baselines only, with commas. Default: all.")

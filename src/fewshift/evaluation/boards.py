@@ -62,6 +62,10 @@ class Board:
             s for by_domain in self.cells.values() for tasks in by_domain.values() for s in tasks.values()
         ]
 
+    def one_of(self, contender: Contender) -> Score:
+        """Any score of a column: its method and its kit are those of all."""
+        return next(iter(next(iter(self.cells[contender].values())).values()))
+
     @cached_property
     def labels(self) -> dict[Contender, str]:
         """A heading for each column: as short as it can be without two being alike; ° marks the oracle."""

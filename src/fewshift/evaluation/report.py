@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.board_tables import accuracy_table, cost_table, difference_table, published_table
-from fewshift.evaluation.boards import Board, Contender, gather
+from fewshift.evaluation.boards import ORACLE_MARK, Board, Contender, gather
 from fewshift.evaluation.facts import facts, warnings
 from fewshift.evaluation.published import published
-from fewshift.evaluation.scores import Read
+from fewshift.evaluation.scores import Read, Score
 from fewshift.evaluation.summary import summary_table
 from fewshift.evaluation.tables import Table, csv_rows, csv_text, latex, markdown
 
@@ -75,31 +75,45 @@ def make_report(
     """Tables of these lines, with differences to the `baselines` (tsa and gd, or the first method).
 
     A `summary` has one table a board with a row a method, in place of those with a row a domain. Of many
-    methods, `methods` are shown, and the baselines.
+    methods, `methods` are shown, and the baselines. `tsa @narrow` is `tsa` of the kit `narrow` alone.
     """
     reads = list(reads)
     known = {read.score.method for read in reads}
     if not known:
         raise FewshiftError("there is no score in these files: run fewshift evaluate first")
+    with_kits = known.union(*(names_of(read.score) for read in reads))
     for what, names in (("method", methods), ("baseline", baselines)):
         for name in names or ():
-            if name not in known:
+            if plain(name) not in with_kits:
                 raise FewshiftError(
                     f"no results of the {what} {name!r}; there are {', '.join(sorted(known))}"
                 )
-    shown = {*methods, *(baselines or ())} if methods else known
-    boards = gather(read for read in reads if read.score.method in shown)
+    shown = {plain(name) for name in (*methods, *(baselines or ()))} if methods else known
+    boards = gather(read for read in reads if names_of(read.score) & shown)
     protocols = dict.fromkeys(board.tasks.protocol for board in boards)
     tables = [published_table(t) for p in protocols for t in published(p)] if with_published else []
     return Report(tuple(section_of(board, baselines, summary) for board in boards), tuple(tables))
 
 
+def names_of(score: Score) -> frozenset[str]:
+    """What a line's method can be asked for by: its name, and its name and kit."""
+    return frozenset((score.method, f"{score.method}@{score.kit}"))
+
+
+def plain(name: str) -> str:
+    """A name as a table prints it, without its spaces and its mark of the oracle: `tsa @narrow°`."""
+    method, _, kit = name.removesuffix(ORACLE_MARK).partition("@")
+    return f"{method.strip()}@{kit.strip()}" if kit else method.strip()
+
+
 def section_of(board: Board, baselines: Sequence[str] | None = None, summary: bool = False) -> Section:
     """A board's facts, tables and warnings; a baseline that it lacks is named among the warnings."""
+    called = {contender: names_of(board.one_of(contender)) for contender in board.contenders}
     methods = list(dict.fromkeys(contender.method for contender in board.contenders))
     names = baselines or [name for name in ("tsa", "gd") if name in methods] or methods[:1]
-    against = tuple(c for name in names for c in board.contenders if c.method == name)
-    lacking = [f"no results of {name} here, so no differences to it" for name in names if name not in methods]
+    found = {name: [c for c, own in called.items() if plain(name) in own] for name in names}
+    against = tuple(dict.fromkeys(c for contenders in found.values() for c in contenders))
+    lacking = [f"no results of {name} here, so no differences to it" for name in names if not found[name]]
     if len(board.contenders) == 1:
         against = ()
     differences = (difference_table(board, baseline) for baseline in against)
