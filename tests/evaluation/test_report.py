@@ -103,7 +103,7 @@ def test_a_method_of_one_kit_can_be_asked_for_as_it_is_printed(make_reads: MakeR
     assert [t.kind for t in section.tables] == ["accuracy", "difference to tsa @two", "cost"]
     kinds = [t.kind for t in make_report([*one, *two], ["tsa", "tsa @one"]).sections[0].tables]
     assert kinds == ["accuracy", "difference to tsa @one", "difference to tsa @two", "cost"]  # each once
-    with pytest.raises(FewshiftError, match="no results of the baseline 'tsa @three'"):
+    with pytest.raises(FewshiftError, match="'tsa @three'; there are ncc@two, tsa@one, tsa@two"):
         make_report([*one, *two], ["tsa @three"])
 
 

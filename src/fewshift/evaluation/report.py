@@ -85,8 +85,9 @@ def make_report(
     for what, names in (("method", methods), ("baseline", baselines)):
         for name in names or ():
             if plain(name) not in with_kits:
+                there = {n for n in with_kits if "@" in n} if "@" in name else known
                 raise FewshiftError(
-                    f"no results of the {what} {name!r}; there are {', '.join(sorted(known))}"
+                    f"no results of the {what} {name!r}; there are {', '.join(sorted(there))}"
                 )
     shown = {plain(name) for name in (*methods, *(baselines or ()))} if methods else known
     boards = gather(read for read in reads if names_of(read.score) & shown)
