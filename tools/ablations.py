@@ -165,11 +165,8 @@ def _training(lines: Sequence[dict[str, Any]]) -> str:
         scores = {line["step"]: line["validation"] for line in own if "validation" in line}
         if not scores:
             continue
-        looks = [line for line in own if "largest_eigenvalue" in line and "loss" in line]
-        shares = " → ".join(f"{100 * line['non_pd_rate']:.0f} %" for line in looks if "non_pd_rate" in line)
-        sizes = " → ".join(f"{line['largest_eigenvalue']:.3g}" for line in looks)
         cells = [f"{100 * scores[step]:.1f}" if step in scores else "" for step in steps]
-        rows.append([TITLES[name], *cells, shares or "by construction 0 %", sizes])
+        rows.append([TITLES[name], *cells, *_over_updates(own)])
     return _markdown(head, rows)
 
 
@@ -183,14 +180,17 @@ def _on_training_tasks(lines: Sequence[dict[str, Any]]) -> str:
     for name, own in runs.items():
         late = [line["accuracy"] for line in own[half:]]
         apart = [a["accuracy"] - b["accuracy"] for a, b in zip(own[half:], runs["gram"][half:], strict=True)]
-        looks = [line for line in own if "largest_eigenvalue" in line]
-        shares = " → ".join(f"{100 * line['non_pd_rate']:.0f} %" for line in looks if "non_pd_rate" in line)
-        sizes = " → ".join(f"{line['largest_eigenvalue']:.3g}" for line in looks)
         less = "" if name == "gram" else _text(interval(apart), "+")
-        rows.append(
-            [TITLES[name], f"{100 * statistics.mean(late):.1f}", less, shares or "by construction 0 %", sizes]
-        )
+        rows.append([TITLES[name], f"{100 * statistics.mean(late):.1f}", less, *_over_updates(own)])
     return _markdown(head, rows)
+
+
+def _over_updates(own: Sequence[dict[str, Any]]) -> tuple[str, str]:
+    """The share of matrices that are not positive definite and the largest eigenvalue, look by look."""
+    looks = [line for line in own if "largest_eigenvalue" in line and "loss" in line]
+    shares = " → ".join(f"{100 * line['non_pd_rate']:.0f} %" for line in looks if "non_pd_rate" in line)
+    sizes = " → ".join(f"{line['largest_eigenvalue']:.3g}" for line in looks)
+    return shares or "by construction 0 %", sizes
 
 
 def _accuracies(board: Board, contender: Contender) -> list[str]:
@@ -269,7 +269,8 @@ def _look(kit: Path) -> dict[str, float]:
     """What the last state's matrices look like: means over domains, extremes over all."""
     learned = load_kit(kit).preconditioners
     assert learned is not None
-    values = [eigenvalues(matrices) for matrices in learned.matrices().values()]
+    matrices = learned.matrices()
+    values = [eigenvalues(of_site) for of_site in matrices.values()]
     ranks = {site: effective_rank(part) for site, part in learned_part(learned).items()}
     all_values = torch.cat([found.flatten() for found in values])
     look = {
@@ -280,8 +281,8 @@ def _look(kit: Path) -> dict[str, float]:
         "non_pd_rate": torch.cat([found[..., 0] <= 0 for found in values]).double().mean().item(),
     }
     if len(ranks) > 1:
-        sizes = {site: matrices.shape[-1] for site, matrices in learned.matrices().items()}
-        look["rank_share"] = torch.cat([found / sizes[site] for site, found in ranks.items()]).mean().item()
+        shares = [found / matrices[site].shape[-1] for site, found in ranks.items()]
+        look["rank_share"] = torch.cat(shares).mean().item()
     return look
 
 

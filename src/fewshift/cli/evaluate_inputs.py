@@ -24,8 +24,9 @@ from fewshift.methods import ABOUT, METHODS, Builder
 from fewshift.nets.adapters import LAST
 from fewshift.nets.device import device_named
 from fewshift.nets.engine import Engine
-from fewshift.nets.feature_kit import moves_only_the_last_map, with_sites
+from fewshift.nets.feature_kit import with_sites
 from fewshift.nets.kit import Kit
+from fewshift.nets.last_map import why_not_last_only
 from fewshift.progress import Track
 from fewshift.types import SPLITS, Method, Split
 
@@ -62,10 +63,16 @@ def named_methods(text: str) -> dict[str, Builder]:
 
 
 def for_features(kit: Kit, methods: str) -> Kit:
-    """The kit as its features serve it: with adapters, for methods that leave these where they are."""
+    """The kit with nothing but its last map to move, which is all that some methods ask of any kit."""
+    more = why_not_last_only(kit.backbone)
+    if more is None:
+        return kit
     free = [name for name, about in ABOUT.items() if about.features_only]
-    if moves_only_the_last_map(kit) or not set(words(methods)) <= set(free):
-        return kit  # `on_features` says what is wrong with it, if anything
+    if not set(words(methods)) <= set(free):
+        raise FewshiftError(
+            f"--features needs a kit whose last map alone moves, but {more}: leave --features out, or "
+            f"evaluate methods that move nothing there ({', '.join(free)})"
+        )
     return replace(with_sites(kit, LAST), domains=kit.domains)
 
 

@@ -22,10 +22,7 @@ def on_features(kit: Kit) -> Kit:
     """The same kit for tasks that hold features below the last map; methods and engines stay the same."""
     more = why_not_last_only(kit.backbone)
     if more:
-        raise FewshiftError(
-            f"tasks of features need a kit whose last map alone moves, but {more}: leave --features out, or "
-            "evaluate methods that move nothing there (ncc, pa)"
-        )
+        raise FewshiftError(f"tasks of features need a kit whose last map alone moves, but {more}")
     return replace(kit, backbone=last_map_of(kit.backbone))
 
 
