@@ -197,7 +197,11 @@ def test_memory_is_flat_over_many_tasks(tmp_path: Path) -> None:
         for _ in range(count):
             source.read_encoded([items[k] for k in random.integers(0, len(items), 10)])
 
+    def growth() -> int:
+        before = psutil.Process().memory_info().rss
+        tasks(2500)
+        return int(psutil.Process().memory_info().rss - before)
+
     tasks(500)
-    before = psutil.Process().memory_info().rss
-    tasks(2500)
-    assert psutil.Process().memory_info().rss - before < 4 * 2**20
+    # a leak grows every time; what else lives in this process may grow once
+    assert any(growth() < 4 * 2**20 for _ in range(3))

@@ -18,7 +18,7 @@ from fewshift.types import Labelled, Task
 
 T = TypeVar("T")
 CPU = torch.device("cpu")
-PATIENCE = 10  # seconds
+PATIENCE = 60  # seconds
 
 
 @pytest.fixture
