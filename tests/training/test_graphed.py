@@ -8,7 +8,7 @@ import torch
 from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.resnet import ResNet18
 from fewshift.training.graphed import GraphedBatches
-from fewshift.training.metagradients import Job, OneByOne, is_finite, only_finite
+from fewshift.training.metagradients import FoldedOneByOne, Job, OneByOne, is_finite, only_finite
 from fewshift.training.settings import InnerLevel
 from fewshift.types import Address, Episode, Labelled, Task
 
@@ -62,6 +62,19 @@ def compare(device: str, captured: bool, order: Literal[1, 2] = 1, starts: bool 
 @pytest.mark.parametrize(("order", "starts"), [(1, False), (2, False), (2, True)])
 def test_batches_give_the_same_meta_gradients(order: Literal[1, 2], starts: bool) -> None:
     compare("cpu", captured=False, order=order, starts=starts)
+
+
+def test_the_last_map_has_its_rate_wherever_it_stands() -> None:
+    """A kit's file brings its starting values in another order than the network's."""
+    backbone = a_backbone("cpu")
+    start = backbone.init()
+    identity = {site: torch.eye(len(value), dtype=value.dtype) for site, value in start.items()}
+    turned, inner = dict(reversed(start.items())), InnerLevel(last_rate=0.3)
+    ways = (OneByOne(backbone), FoldedOneByOne(backbone), GraphedBatches(backbone, captured=False))
+    for way in ways:
+        jobs = [Job(an_episode(9, 6, 3, "cpu"), identity, values) for values in (start, turned)]
+        one, other = way(jobs, inner, starts=False)
+        torch.testing.assert_close(other.inner_losses, one.inner_losses, rtol=0, atol=1e-12)
 
 
 @pytest.mark.gpu

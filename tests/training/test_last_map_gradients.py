@@ -44,7 +44,7 @@ def test_meta_gradients_on_features_are_those_of_the_definition(order: int, coun
         scored_outer_objective(backbone, episode),
         start,
         matrices,
-        inner.rates(start),
+        inner.rates(start, backbone.sites[-1]),
         inner.steps,
         inner.order,
     )

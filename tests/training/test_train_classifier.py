@@ -16,7 +16,10 @@ from fewshift.core.coefficients import task_coefficients
 from fewshift.core.metagrad import MetaGradient
 from fewshift.core.starts import DomainStarts
 from fewshift.errors import FewshiftError
-from fewshift.nets.backbone import Backbone
+from fewshift.nets.backbone import Backbone, freeze
+from fewshift.nets.kit import ImageSettings, Kit, load_kit, save_kit
+from fewshift.nets.resnet import ResNet18
+from fewshift.nets.set_encoder import DatasetClassifier
 from fewshift.training import journal
 from fewshift.training.checkpoint import load_checkpoint
 from fewshift.training.classifier import ClassifierLearner, train_classifier
@@ -102,6 +105,20 @@ def test_the_auxiliary_loss_alone_does_not_know_the_domains(backbone: Backbone, 
     for learner in (right, wrong):
         learner.update(0)
     assert all(torch.equal(w, wrong.weights[name]) for name, w in right.weights.items())
+
+
+def test_a_kits_file_changes_no_objective(tasks: ResidentTasks, tmp_path: Path) -> None:
+    """Files hold their tensors in an order of their own."""
+    backbone = freeze(ResNet18(2))
+    learned = some_preconditioners(backbone, tasks.domains)
+    kit = Kit(backbone, ImageSettings(), learned, some_starts(backbone, tasks.domains), None, tasks.domains)
+    save_kit(kit, tmp_path / "kit")
+    settings = classifier_settings(auxiliary=1.0, inner=InnerLevel(steps=3, rate=0.5, last_rate=0.05))
+    net, losses = DatasetClassifier(len(tasks.domains), 4), []
+    for starts in (kit.starts, load_kit(tmp_path / "kit").starts):
+        objective = ClassifierObjective(net, backbone, learned, starts, tasks, settings, OneByOne(backbone))
+        losses += [found.numbers[2] for found in objective([Address(3, "grey", "train", 1)])]
+    torch.testing.assert_close(losses[1], losses[0])
 
 
 @pytest.mark.parametrize("with_starts", [False, True])

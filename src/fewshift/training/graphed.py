@@ -93,7 +93,9 @@ class GraphedBatches:
 
     @torch.no_grad()
     def _together(self, jobs: Sequence[Job], inner: InnerLevel, starts: bool) -> list[MetaGradient]:
-        rules = [Preconditioned(job.preconditioner, inner.rates(job.start)) for job in jobs]
+        sites = self.backbone.sites
+        rates = inner.rates(sites, sites[-1])
+        rules = [Preconditioned(job.preconditioner, rates) for job in jobs]
         asked = [_asked(job, query=False) for job in jobs]
         with self.engine.lock:
             step = self.engine.loaded(_shape(asked), asked, [job.start for job in jobs], rules, sums=True)

@@ -41,7 +41,7 @@ class OnFeatures:
 def of_features(job: Job, inner: InnerLevel) -> MetaGradient:
     """∂L_out/∂P and ∂L_out/∂theta_0 of one task; at order 1 the derivatives of the inner gradients are 0."""
     ((site, start),), exact = job.start.items(), inner.order == 2
-    matrix, rate = job.preconditioner[site], inner.rates(job.start)[site]
+    matrix, rate = job.preconditioner[site], inner.rates([site], site)[site]
     features, support = features_of(job.episode), job.episode.task.support
     kernel = features @ support.images.mT  # (n + q, n)
     own = kernel[: len(support.labels)]

@@ -50,7 +50,7 @@ class OneByOne:
         for job in jobs:
             inside = inner_objective(self.backbone, job.episode.task)
             outside = scored_outer_objective(self.backbone, job.episode)
-            yield _one(job, inner, starts, inside, outside)
+            yield _one(job, inner, starts, self.backbone.sites[-1], inside, outside)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ class FoldedOneByOne:
         for job in jobs:
             support = job.episode.task.support.images
             inside = inner_objective(_held(self.net, support, tuple(job.start)), job.episode.task)
-            yield _one(job, inner, starts, inside, scored_outer_objective(_fresh(self.net), job.episode))
+            outside = scored_outer_objective(_fresh(self.net), job.episode)
+            yield _one(job, inner, starts, self.backbone.sites[-1], inside, outside)
 
 
 def is_finite(found: MetaGradient, starts: bool) -> Tensor:  # -> () bool, on the device
@@ -102,10 +103,11 @@ def _one(
     job: Job,
     inner: InnerLevel,
     starts: bool,
+    last_site: str,
     inside: Callable[[TaskParams], Tensor],
     outside: Callable[[TaskParams], Scored],
 ) -> MetaGradient:
-    rates = inner.rates(job.start)
+    rates = inner.rates(job.start, last_site)
     matrices, steps = job.preconditioner, inner.steps
     return meta_gradient(inside, outside, job.start, matrices, rates, steps, inner.order, exact_start=starts)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from fewshift.core.precond import design_named
+from fewshift.core.updates import site_rates
 from fewshift.errors import FewshiftError
 from fewshift.training.augment import Augmentation
 from fewshift.training.distill import Distillation
@@ -57,12 +58,10 @@ class InnerLevel:
     order: Literal[1, 2] = 1
     last_rate: float | None = None
 
-    def rates(self, sites: Iterable[str]) -> dict[str, float]:
-        """The step size of each site; the last map is the last of them."""
-        found = dict.fromkeys(sites, self.rate)
-        if self.last_rate is not None:
-            found[next(reversed(found))] = self.last_rate
-        return found
+    def rates(self, sites: Iterable[str], last_site: str) -> dict[str, float]:
+        """The step size of each site."""
+        last = self.rate if self.last_rate is None else self.last_rate
+        return site_rates(sites, self.rate, last, last_site)
 
     def __post_init__(self) -> None:
         rates = (self.rate, self.rate if self.last_rate is None else self.last_rate)
