@@ -1,5 +1,6 @@
 """What the command itself does with errors that no command has foreseen."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,27 @@ def test_a_reader_who_leaves_is_no_failure(form: str) -> None:
         running.stdout.close()
         assert running.stderr.read() == b""
         assert running.wait() == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("words", [["report", str(LINES)], ["--help"]])
+def test_a_full_disk_behind_standard_output_is_one_sentence(words: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "fewshift", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("fewshift: what is printed cannot be written (No space left on device): ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+@pytest.mark.parametrize("words", [["report", str(LINES)], ["--help"], ["reproduce"], ["methods"]])
+def test_every_encoding_can_print(words: list[str], encoding: str) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    command = [sys.executable, "-m", "fewshift", *words]
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr
 
 
 def test_threads_wait_politely_unless_told_otherwise() -> None:

@@ -120,6 +120,11 @@ class TestFolder:
         assert found["state"] == "ok"
         assert found["found"] == "3 classes of 2 to 4 images, 9 in all"
         assert found["remedy"].startswith(f"fewshift fit {tmp_path / 'photos'} -o photos.fewshift, or ")
+        whole = (tmp_path / "photos" / "2" / "3.png").read_bytes()
+        (tmp_path / "photos" / "2" / "3.png").write_bytes(whole[: len(whole) // 2])
+        broken = checks(doctor, tmp_path / "photos")["images"]
+        assert broken["state"] == "broken"
+        assert str(tmp_path / "photos" / "2" / "3.png") in broken["found"]
         for i in range(3):
             (tmp_path / "photos" / "1" / f"{i}.png").unlink()
         code, out, _ = doctor(tmp_path / "photos", "--json")

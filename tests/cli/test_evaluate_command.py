@@ -226,6 +226,7 @@ def test_a_method_of_ones_own(
         (["--methods", "tsq"], "there is no method 'tsq'"),
         (["--methods", "nowhere:build"], "cannot be imported (No module named 'nowhere'): install its"),
         (["--methods", ":build"], "cannot be imported"),
+        (["--methods", "os:getcwd"], "os:getcwd cannot be called as build(kit, engine, oracle)"),
         (["--methods", "fewshift.methods.ncc:ABOUT"], "is no function"),
         (["--methods", ","], "--methods names none"),
         (["--methods", "gd_tuned"], "no rates chosen for gd"),

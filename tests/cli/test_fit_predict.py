@@ -116,6 +116,17 @@ def test_what_predict_leaves_out_of_a_folder_is_named(
     assert capsys.readouterr().err == ""
 
 
+def test_a_link_to_nothing_is_an_image_that_cannot_be_read(
+    fitted: Path, kit: str, images: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    shutil.copytree(images / "new", tmp_path / "new")
+    (tmp_path / "new" / "dead.jpg").symlink_to(tmp_path / "nowhere.jpg")
+    run("predict", fitted, tmp_path / "new", "--kit", kit, "--quiet", code=2)
+    said = capsys.readouterr()
+    assert "dead.jpg: the file cannot be read (No such file or directory)" in said.err
+    assert "03.jpg" in said.out
+
+
 def test_a_table_of_a_folder(
     fitted: Path,
     kit: str,

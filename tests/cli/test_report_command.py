@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,34 @@ def test_bad_input_is_one_sentence_and_code_2(
     assert done.code == 2
     assert complaint in done.err
     assert "Traceback" not in done.err
+
+
+def test_a_last_line_without_its_newline_counts_if_it_is_whole(fewshift: Fewshift, results: Path) -> None:
+    wanted = fewshift("report", results).out
+    whole = results.read_bytes()
+    results.write_bytes(whole[:-1])
+    assert fewshift("report", results).out == wanted
+    results.write_bytes(whole + whole[:40])  # still being written
+    assert fewshift("report", results).out == wanted
+
+
+def test_what_a_table_of_numbers_has_no_place_for_is_said(fewshift: Fewshift, results: Path) -> None:
+    results.write_text("".join(results.read_text().splitlines(keepends=True)[:-1]))
+    for form in ("csv", "latex"):
+        done = fewshift("report", results, "--format", form)
+        assert done.code == 0
+        assert "not finished: of 3 tasks on mnist there are tsp° 2" in done.err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_is_not_replaced_by_a_file(fewshift: Fewshift, results: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for name in ("pipe", "link"):
+        done = fewshift("report", results, "--out", tmp_path / name)
+        assert done.code == 2
+        assert "is a pipe or a device, not a file" in done.err
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_a_broken_line_is_named(fewshift: Fewshift, results: Path) -> None:

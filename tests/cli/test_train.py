@@ -73,7 +73,7 @@ def test_held_out_classes_are_those_the_backbone_did_not_see(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "by one of --records, --folder and --suite"),
+        ((), "by one of --records and --suite"),
         (("--records", "R", "--domains", "nobody"), "nobody"),
         (("--records", "R", "--domains", "far"), "far has no TRAIN classes"),
         (("--records", "R", "--teacher", "squares"), "give DOMAIN=RUN"),

@@ -72,6 +72,14 @@ def test_sixteen_bits_are_scaled_to_eight() -> None:
     assert decode(plain_pgm, "x")[0, :, 0].tolist() == [255, 128]
 
 
+def test_whole_numbers_that_may_be_of_eight_bits_are_not_made_black() -> None:
+    levels = np.arange(12, dtype=np.int32).reshape(3, 4) * 20
+    with pytest.raises(DataError, match="whole numbers up to 220 where 65535 is white"):
+        decode(encoded(Image.fromarray(levels), "TIFF"), "x")
+    assert decode(encoded(Image.fromarray(levels * 0), "TIFF"), "x").max() == 0
+    assert decode(encoded(Image.fromarray(levels * 257), "TIFF"), "x")[..., 0].tolist() == levels.tolist()
+
+
 @pytest.mark.parametrize("mode", ["RGB", "L", "P", "CMYK", "RGBA"])
 def test_tiff_is_read_in_every_mode(mode: str) -> None:
     picture = photograph().quantize(16) if mode == "P" else photograph().convert(mode)

@@ -14,6 +14,7 @@ from fewshift.evaluation.boards import gather
 from fewshift.evaluation.html import page
 from fewshift.evaluation.report import Report, make_report
 from fewshift.evaluation.scores import Read
+from fewshift.evaluation.tables import escape_latex
 
 MakeReads = Callable[..., list[Read]]
 
@@ -67,6 +68,10 @@ def test_who_lacks_a_domain_has_no_average_over_it(make_reads: MakeReads) -> Non
     assert ("average over domains", "all", "tsp") not in got
     assert ("average over domains", "all", "tsa") in got
     assert "lacks a domain" in report.markdown()
+    ranks = {m: got["average rank", "competition", m] for m in ("ncc", "tsa", "tsp")}
+    assert ranks == {"tsp": (1.0, None, 1), "tsa": (2.0, None, 1), "ncc": (3.0, None, 1)}  # on birds alone
+    assert "ranks are over the 1 of 2 domains that all methods have" in report.markdown()
+    assert "ranks are over" not in make_report(make_reads(TABLE)).markdown()
     said = report.markdown().split("### Difference to tsa")[1]
     assert "over the domains that both sides have: tsp without u_mnist" in said
     assert "both sides have" not in make_report(make_reads(TABLE)).markdown()
@@ -160,6 +165,20 @@ def test_latex_escapes_and_rules(make_reads: MakeReads) -> None:
     assert r"tsp$^\circ$" in text
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 3
     assert text.count("{") == text.count("}")
+
+
+def test_every_latex_table_says_which_tasks_it_is_of(make_reads: MakeReads) -> None:
+    reads = [*make_reads(TABLE), *make_reads(TABLE, protocol="one-shot")]
+    report = make_report(reads)
+    captions = [line for line in report.latex().splitlines() if line.startswith(r"\caption")]
+    assert len(captions) == len(set(captions)) == 6
+    for section in report.sections:
+        assert sum(escape_latex(section.title) in caption for caption in captions) == 3
+
+
+def test_a_rank_is_no_percentage(make_reads: MakeReads) -> None:
+    rows = csv.DictReader(io.StringIO(make_report(make_reads(TABLE)).csv()))
+    assert {r["unit"] for r in rows if r["group"] == "average rank"} == {"rank"}
 
 
 def test_one_method_needs_no_differences_and_no_ranks(make_reads: MakeReads) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fewshift.errors import DataError
+from fewshift.errors import DataError, FewshiftError
 from fewshift.evaluation.results_file import SHARED, open_results
 from fewshift.evaluation.scores import Key, Score, read_scores, to_line
 
@@ -138,12 +138,21 @@ def test_two_writers_do_not_mix(make_score: MakeScore, tmp_path: Path) -> None:
         assert len(results.done) == 1
 
 
-def test_a_full_disk_is_one_sentence(make_score: MakeScore, tmp_path: Path) -> None:
-    full = Path("/dev/full")
-    if not full.exists():
-        pytest.skip("no /dev/full here")
-    with pytest.raises(DataError, match="make room"), open_results(full, {}) as results:
-        results.append(make_score())
+def test_a_full_disk_is_one_sentence(
+    make_score: MakeScore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    with open_results(tmp_path / "results.jsonl", {}) as results:
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(DataError, match="make room"):
+            results.append(make_score())
+
+
+def test_a_pipe_or_a_device_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FewshiftError, match="is a pipe or a device"), open_results(Path(os.devnull), {}):
+        pass
 
 
 def test_a_disk_that_is_full_at_the_end_is_one_sentence(

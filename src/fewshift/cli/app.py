@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Any
@@ -10,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from fewshift import __version__
+from fewshift.cli.any_text import print_any_text
 from fewshift.cli.bench import bench
 from fewshift.cli.bench_gap import gap as bench_gap
 from fewshift.cli.bench_kits import kits as bench_kits
@@ -30,6 +32,8 @@ from fewshift.cli.spectrum import spectrum
 from fewshift.cli.train import train
 from fewshift.cli.web import web
 from fewshift.errors import FewshiftError
+
+NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 class ReaderLeft(Exception):
@@ -103,6 +107,7 @@ app.add_typer(bench, name="bench", rich_help_panel=MACHINE)
 
 def main() -> None:
     """Run the command line: 0 done, 1 a check found something, 2 bad input, 130 interrupted."""
+    print_any_text()
     try:
         code = app(standalone_mode=False)  # that of typer.Exit comes back as a value
         sys.stdout.flush()  # while a reader's absence can still be answered
@@ -117,6 +122,14 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as problem:
+        if problem.filename is None and problem.errno in NO_ROOM:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            print(
+                f"fewshift: what is printed cannot be written ({problem.strerror}): make room, or send it "
+                "elsewhere",
+                file=sys.stderr,
+            )
+            sys.exit(2)
         if problem.filename is None:  # nothing of the user's is to blame
             raise
         print(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fewshift.cli.any_text import print_any_text
 from fewshift.cli.console import bars, interrupted
 from fewshift.cli.outputs import make_place
 from fewshift.errors import FewshiftError
@@ -52,7 +51,6 @@ def run_curve(options: CurveOptions) -> None:
     from fewshift.estimator.kits import open_kit
     from fewshift.evaluation.curve_scores import CurveScores
 
-    print_any_text()
     shots = None if options.shots is None else counts(options.shots, "--shots")
     tasks = TASKS if options.tasks is None else options.tasks
     plan = plan_curve(options.folder, shots, options.way, tasks, options.seed)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from fewshift.cli.doctor_checks import Check
 
+OPENED = 1_000  # images: some seconds
+
 
 def check_folder(folder: Path) -> list[Check]:
     """A line a domain of a records folder, or what a folder-a-class tree holds."""
@@ -61,7 +63,8 @@ def _class_folders(folder: Path) -> Check:
         remedy = "give a folder that holds a folder a class, or one of converted domains"
         return Check("folder", "contents", "broken", str(problem), remedy)
     counts = sorted(len(files) for files in found.classes.values())
-    text = f"{len(counts)} classes of {counts[0]} to {counts[-1]} images, {sum(counts):,} in all"
+    each = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
+    text = f"{len(counts)} class{'es' if len(counts) > 1 else ''} of {each} images, {sum(counts):,} in all"
     if found.ignored:
         text += f"; {len(found.ignored)} other files are ignored"
     if len(counts) < 2:
@@ -71,6 +74,12 @@ def _class_folders(folder: Path) -> Check:
         return Check(
             "folder", "images", "broken", f"{text}; class {name} has none", "add images or remove it"
         )
+    files = [file for own in found.classes.values() for file in own]
+    fault = next(filter(None, map(_problem, files[:OPENED])), None)
+    if fault:
+        return Check("folder", "images", "broken", f"{text}; {fault}", "mend or remove that file")
+    if len(files) > OPENED:
+        text += f"; the first {OPENED} were opened"
     quoted, out = shlex.quote(str(folder)), shlex.quote(f"{folder.resolve().name or 'images'}.fewshift")
     use = f"fewshift fit {quoted} -o {out}"
     if counts[0] == 1:
@@ -78,3 +87,15 @@ def _class_folders(folder: Path) -> Check:
     else:
         use += f", or fewshift data convert {quoted} TARGET"
     return Check("folder", "images", "ok", text, use)
+
+
+def _problem(file: Path) -> str | None:
+    """What is wrong with an image."""
+    from fewshift.data.folder import read_image
+    from fewshift.errors import DataError
+
+    try:
+        read_image(file)
+    except DataError as problem:
+        return str(problem)
+    return None

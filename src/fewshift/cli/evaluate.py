@@ -164,7 +164,9 @@ def evaluate(
     chosen_engine = Together(choose_engine(used.backbone, engine, precision))
     built = inputs.build_methods(methods, used, chosen_engine, oracle, partial(typer.echo, err=True))
     track = bars(quiet)
-    found = inputs.open_domains(records, folder, suite, words(domains), chosen_split, track)
+    found = inputs.open_domains(
+        records, folder, suite, words(domains), chosen_split, track, "--records, --folder and --suite"
+    )
     found, rule = inputs.with_caches(found, pixel_rule(loaded), cache)
     named = with_roles(found, loaded.domains)
     by_name = {domain.name: domain for domain in named}

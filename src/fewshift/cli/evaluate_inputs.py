@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import cast
 
@@ -103,7 +104,16 @@ def _builder(name: str) -> Builder:
                 "package.module:build"
             )
         return METHODS[name]
-    return cast(Builder, imported(name, "--methods"))
+    build = imported(name, "--methods")
+    try:
+        signature(build).bind(None, None, True)
+    except TypeError:
+        raise FewshiftError(
+            f"--methods {name} cannot be called as build(kit, engine, oracle): give a function that can"
+        ) from None
+    except ValueError:  # one that cannot say what it takes
+        pass
+    return cast(Builder, build)
 
 
 def choose_device(name: str) -> torch.device:
@@ -112,11 +122,20 @@ def choose_device(name: str) -> torch.device:
 
 
 def open_domains(
-    records: Path | None, folder: Path | None, suite: str | None, names: list[str], split: Split, track: Track
+    records: Path | None,
+    folder: Path | None,
+    suite: str | None,
+    names: list[str],
+    split: Split,
+    track: Track,
+    options: str = "--records and --suite",
 ) -> list[Domain]:
-    """The domains asked for; without names, all that have classes in the split."""
+    """The domains asked for; without names, all that have classes in the split.
+
+    `options` are those that the command has for it.
+    """
     if sum(source is not None for source in (records, folder, suite)) != 1:
-        raise FewshiftError("say where the images are by one of --records, --folder and --suite")
+        raise FewshiftError(f"say where the images are by one of {options}")
     if records is not None:
         found = open_records(records, names or None, track=track)
     elif folder is not None:

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from fewshift.cli.any_text import print_any_text
 from fewshift.cli.outputs import make_place
 
 
@@ -52,7 +51,6 @@ def export(
     from fewshift.estimator.inputs import items_of
     from fewshift.estimator.saved import load
 
-    print_any_text()
     if out.exists() and classifier.exists() and out.samefile(classifier):
         raise FewshiftError(f"--out {out} is the classifier itself: give another name, such as model.onnx")
     make_place(out, "--out", "model.onnx")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fewshift.cli.any_text import print_any_text
 from fewshift.cli.console import bars
 from fewshift.cli.outputs import make_place
 
@@ -53,7 +52,6 @@ def fit(
     """
     from fewshift.estimator.classifier import FewShotClassifier
 
-    print_any_text()
     make_place(out, "--out", "birds.fewshift")
     classifier = FewShotClassifier(
         method=method, kit=kit, settings=settings, seed=seed, device=device, engine=engine, quiet=True

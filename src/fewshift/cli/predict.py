@@ -81,7 +81,8 @@ def _say_passed_over(images: Sequence[str]) -> None:
     left = [path for text in images if os.path.isdir(text) for path in passed_over(Path(text))]
     if left:
         more = f" ({len(left)} in all)" if len(left) > 1 else ""
-        typer.echo(f"fewshift: left out {left[0]}: its name is not that of a {READABLE} file{more}", err=True)
+        why = f"its name is not that of a {READABLE} file" if left[0].is_file() else "it is no ordinary file"
+        typer.echo(f"fewshift: left out {left[0]}: {why}{more}", err=True)
 
 
 def _named(text: str) -> tuple[list[Path], str]:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.any_text import print_any_text
 from fewshift.cli.words import words
 
 
@@ -30,7 +31,7 @@ def report(
         str | None,
         typer.Option(
             help="Methods to take paired differences to, with commas; of one kit: 'tsa @KIT'. Default: "
-            "tsa,gd if there."
+            "tsa,gd if there, else the first method."
         ),
     ] = None,
     methods: Annotated[
@@ -66,7 +67,12 @@ def report(
         text = page(made, title)
     else:
         text = {Format.markdown: made.markdown, Format.csv: made.csv, Format.latex: made.latex}[format]()
+    if format in (Format.csv, Format.latex):  # which have no place for them
+        for section in made.sections:
+            for warning in section.warnings:
+                typer.echo(f"{section.title}: {warning}", err=True)
     if out is None:
+        print_any_text(None if format is Format.markdown else "utf-8")
         typer.echo(text, nl=False)
         return
     _write(out, text)

@@ -132,7 +132,7 @@ def _to_rgb(picture: Image.Image, where: object) -> Image.Image:
     if picture.mode == "RGB" and "transparency" not in picture.info:
         return picture
     if picture.mode.startswith("I"):
-        return _from_16_bit(picture)
+        return _from_16_bit(picture, where)
     if picture.mode == "F":
         return _from_floats(picture, where)
     if picture.has_transparency_data:
@@ -141,8 +141,13 @@ def _to_rgb(picture: Image.Image, where: object) -> Image.Image:
     return picture.convert("RGB")
 
 
-def _from_16_bit(picture: Image.Image) -> Image.Image:
+def _from_16_bit(picture: Image.Image, where: object) -> Image.Image:
     values = np.asarray(picture).astype(np.int64).clip(0, 65535)
+    if picture.mode == "I" and 0 < values.max() < 256:
+        raise DataError(
+            f"{where}: the picture holds whole numbers up to {values.max()} where 65535 is white, so it is "
+            "all but black: save it in 8 bits (mode L) if 255 is its white"
+        )
     return Image.fromarray(((values + 128) // 257).astype(np.uint8)).convert("RGB")  # 65535 = 255 * 257
 
 

@@ -125,6 +125,5 @@ def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as problem:
-        raise DataError(
-            f"{path}: the file cannot be read ({problem.strerror}): check that it is there"
-        ) from problem
+        remedy = "check its rights" if isinstance(problem, PermissionError) else "check that it is there"
+        raise DataError(f"{path}: the file cannot be read ({problem.strerror}): {remedy}") from problem

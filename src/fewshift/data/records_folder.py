@@ -75,7 +75,8 @@ def open_records(
 def domain_folders(root: Path) -> list[Path]:
     """The folders that hold a spec: this one itself, or those below it by name."""
     if not root.is_dir():
-        raise DataError(f"{root}: there is no such folder: give the one that holds one folder a domain")
+        what = "this is a file" if root.exists() else "there is no such folder"
+        raise DataError(f"{root}: {what}: give the one that holds one folder a domain")
     if (root / SPEC_FILE).exists() or (root / LEGACY_FILE).exists():
         return [root]
     found = sorted({path.parent for name in (SPEC_FILE, LEGACY_FILE) for path in root.glob(f"*/{name}")})

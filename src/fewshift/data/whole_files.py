@@ -15,6 +15,7 @@ from fewshift.errors import FewshiftError
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """Write here; the file gets its name after the last byte is on the disk, or is removed on any error."""
+    refuse_device(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}.part"
     try:
@@ -37,14 +38,15 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def check_place(path: str | os.PathLike[str]) -> None:
-    """Refuse before the work where nothing can be written after it.
-
-    That is a folder without the right to write, and a pipe or a device: a file that is written whole takes
-    the place of what had its name.
-    """
+    """Refuse before the work where nothing can be written after it: a folder without the right, a device."""
     there = Path(path)
     parent = there.absolute().parent
     if parent.is_dir() and not os.access(parent, os.W_OK | os.X_OK):
         raise FewshiftError(f"{path} cannot be written (no right to write in its folder): give another place")
-    if there.exists() and not there.is_file() and not there.is_dir():
+    refuse_device(there)
+
+
+def refuse_device(path: Path) -> None:
+    """Refuse a pipe or a device: a file that is written whole takes the place of what had its name."""
+    if path.exists() and not path.is_file() and not path.is_dir():
         raise FewshiftError(f"{path} is a pipe or a device, not a file: give the name of a file to write")

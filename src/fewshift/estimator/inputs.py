@@ -195,4 +195,5 @@ def _walk(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
 
 
 def _is_image(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES and path.is_file()
+    """By its name; a link to nothing counts, so that whoever reads it says what is wrong."""
+    return path.suffix.lower() in SUFFIXES and (path.is_file() or not path.exists())

@@ -54,7 +54,10 @@ class FitResults:
 
     @property
     def support_hints_(self) -> tuple[Hint, ...]:
-        """Support images that look like another class, the surest first."""
+        """Support images that look like another class, the surest first.
+
+        Files keep no names of images, so a classifier that was loaded has none.
+        """
         return self.fitted_.hints
 
     @property

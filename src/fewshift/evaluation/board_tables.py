@@ -73,20 +73,26 @@ def _rank_rows(board: Board) -> list[Row]:
     """Average ranks over seen and unseen domains (over all there are, when none has such a role)."""
     if len(board.contenders) < 2:
         return []
-    domains = board.domains("seen", "unseen") or board.domains()
-    means = [
-        {c: m for c in board.contenders if (m := board.mean(c, domain)) is not None} for domain in domains
-    ]
+    means = ranked(board, board.domains("seen", "unseen") or board.domains())
     competition = mean_ranks(competition_ranks({c: m.mean for c, m in row.items()}) for row in means)
     fractional = mean_ranks(fractional_ranks(row) for row in means)
     return [
         Row(
             label,
-            tuple(Value(ranks[c], n=len(domains)) if c in ranks else None for c in board.contenders),
+            tuple(Value(ranks[c], n=len(means)) if c in ranks else None for c in board.contenders),
             "average rank",
+            "rank",
         )
         for label, ranks in (("competition", competition), ("fractional", fractional))
     ]
+
+
+def ranked(board: Board, domains: Sequence[str]) -> list[dict[Contender, Interval]]:
+    """The means on each domain that all have: who is alone on a domain is not the first there."""
+    found = (
+        {c: m for c in board.contenders if (m := board.mean(c, domain)) is not None} for domain in domains
+    )
+    return [means for means in found if len(means) == len(board.contenders)]
 
 
 def _accuracy_notes(board: Board) -> tuple[str, ...]:
@@ -102,6 +108,9 @@ def _accuracy_notes(board: Board) -> tuple[str, ...]:
             "the best (as papers print them); fractional ranks tie what intervals cannot tell apart "
             "(Meta-Dataset's leaderboard)"
         )
+        domains = board.domains("seen", "unseen") or board.domains()
+        if (shared := len(ranked(board, domains))) < len(domains):
+            notes.append(f"ranks are over the {shared} of {len(domains)} domains that all methods have")
     if board.domains("valid_unseen"):
         notes.append(
             "valid_unseen domains served to choose settings and are in no other average, and in no rank"

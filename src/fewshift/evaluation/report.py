@@ -48,8 +48,8 @@ class Report:
 
     def latex(self) -> str:
         """The tables in LaTeX."""
-        tables = [table for section in self.sections for table in section.tables]
-        return "\n\n".join(map(latex, [*tables, *self.published])) + "\n"
+        tables = [latex(table, section.title) for section in self.sections for table in section.tables]
+        return "\n\n".join([*tables, *map(latex, self.published)]) + "\n"
 
     def csv(self) -> str:
         """Every number of every table, one a row."""

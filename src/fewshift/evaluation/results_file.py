@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from fewshift.data.locks import hold
+from fewshift.data.whole_files import refuse_device
 from fewshift.errors import DataError
-from fewshift.evaluation.scores import Key, Score, from_line, to_line
+from fewshift.evaluation.scores import Key, Score, from_line, is_whole, to_line
 
 LINE_BEGINS = b'{"method":'
 SYNC_EVERY = 1.0  # seconds; fsync on every line would cost more than a quick method takes
@@ -55,6 +56,7 @@ def open_results(
     `run` holds the values of `SHARED` in this run (a missing one is not compared), `specs` the fingerprint of
     each domain.
     """
+    refuse_device(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)  # Windows rewrites newlines
@@ -120,11 +122,8 @@ def _whole_lines(fd: int, path: Path) -> tuple[str, int]:
 
 def _is_torn(tail: bytes) -> bool:
     """Whether this is the beginning of a score's line and not the whole of it."""
-    try:
-        from_line(tail.decode(), "tail")
-    except (DataError, UnicodeDecodeError):
-        return tail.startswith(LINE_BEGINS) or LINE_BEGINS.startswith(tail)
-    return False
+    begins = tail.startswith(LINE_BEGINS) or LINE_BEGINS.startswith(tail)
+    return begins and not is_whole(tail.decode(errors="replace"))
 
 
 def _refuse_another_run(score: Score, where: str, run: Mapping[str, Any], specs: Mapping[str, str]) -> None:

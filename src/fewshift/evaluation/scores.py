@@ -114,6 +114,15 @@ def from_line(line: str, where: str) -> Score:
     return Score(**content)
 
 
+def is_whole(line: str) -> bool:
+    """Is this a score, and not just the beginning of one?"""
+    try:
+        from_line(line, "line")
+    except DataError:
+        return False
+    return True
+
+
 class Read(NamedTuple):
     """A score and where it was read, so that a complaint about it can name the place."""
 
@@ -122,7 +131,7 @@ class Read(NamedTuple):
 
 
 def read_scores(paths: Iterable[Path]) -> Iterator[Read]:
-    """The scores of these files, gzipped or not. A last line without its newline is still being written."""
+    """The scores of these files, gzipped or not. A last line that is cut short is still being written."""
     for path in paths:
         yield from _read(path)
 
@@ -131,8 +140,8 @@ def _read(path: Path) -> Iterator[Read]:
     try:
         with _opened(path) as lines:
             for number, line in enumerate(lines, 1):
-                if line.endswith("\n") and not line.isspace():
-                    where = f"{path}:{number}"
+                where = f"{path}:{number}"
+                if not line.isspace() and (line.endswith("\n") or is_whole(line)):
                     yield Read(from_line(line, where), where)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as problem:
         reason = getattr(problem, "strerror", None) or getattr(problem, "reason", None) or problem

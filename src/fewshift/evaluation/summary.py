@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fewshift.evaluation.board_tables import averaged, fewest_tasks, percent, too_few, unshared_domains
+from fewshift.evaluation.board_tables import (
+    averaged,
+    fewest_tasks,
+    percent,
+    ranked,
+    too_few,
+    unshared_domains,
+)
 from fewshift.evaluation.boards import ORACLE_MARK, Board, Contender
 from fewshift.evaluation.statistics import competition_ranks, mean_ranks
 from fewshift.evaluation.tables import Row, Table, Value
@@ -12,8 +19,8 @@ from fewshift.evaluation.tables import Row, Table, Value
 NOTES = (
     "averages weigh domains equally; differences are over all seen and unseen domains, task by task, over "
     "the tasks that both have; bold: the 95 % interval leaves out zero",
-    "rank: by the mean on each domain, averaged; tasks: of the domain with fewest; seconds: adaptation and "
-    "prediction of a task, mean",
+    "rank: by the mean on each domain that all methods have, averaged; tasks: of the domain with fewest; "
+    "seconds: adaptation and prediction of a task, mean",
     f"{ORACLE_MARK} used the oracle: test rates were chosen knowing whether the domain was trained on",
 )
 
@@ -32,7 +39,7 @@ def summary_table(board: Board, baselines: Sequence[Contender]) -> Table:
             else percent(board.average_difference(contender, baseline, everywhere), signed=True)
             for baseline in baselines
         ]
-        cost = (Value(ranks[contender]), *_cost(board, contender, everywhere))
+        cost = (Value(ranks[contender]) if ranks else None, *_cost(board, contender, everywhere))
         rows.append(Row(board.labels[contender], (*means, *apart, *cost)))
     less = (f"less {board.labels[baseline]}" for baseline in baselines)
     head = (*(label for label, _ in groups), *less, "rank", "tasks", "seconds", "MiB")
@@ -57,8 +64,8 @@ def _ahead(board: Board, ours: Contender, baselines: Sequence[Contender], domain
 
 
 def _ranks(board: Board, domains: Sequence[str]) -> dict[Contender, float]:
-    means = [{c: m.mean for c in board.contenders if (m := board.mean(c, d)) is not None} for d in domains]
-    return mean_ranks(competition_ranks(row) for row in means)
+    means = ranked(board, domains)
+    return mean_ranks(competition_ranks({c: m.mean for c, m in row.items()}) for row in means)
 
 
 def _cost(board: Board, contender: Contender, domains: Sequence[str]) -> tuple[Value | None, ...]:

@@ -34,6 +34,7 @@ class Row:
     label: str
     cells: tuple[Value | None, ...]
     group: str = ""
+    unit: str = ""  # where it is not the table's
 
 
 @dataclass(frozen=True)
@@ -122,12 +123,13 @@ def escape_latex(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text)
 
 
-def latex(table: Table) -> str:
-    """The table as a `table` environment that needs no package."""
+def latex(table: Table, of: str = "") -> str:
+    """The table as a `table` environment that needs no package; `of` says which tasks it is of."""
+    title = f"{table.title}: {of}" if of else table.title
     lines = [
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{escape_latex('. '.join([table.title, *table.notes]))}.}}",
+        rf"\caption{{{escape_latex('. '.join([title, *table.notes]))}.}}",
         r"\begin{tabular}{l" + "r" * len(table.head) + "}",
         r"\hline",
         " & ".join(escape_latex(text) for text in [table.corner, *table.head]) + r" \\",
@@ -164,7 +166,7 @@ def csv_rows(board: str, table: Table) -> list[tuple[str, ...]]:
             repr(round(cell.mean, 6)),
             "" if cell.half is None else repr(round(cell.half, 6)),
             "" if cell.n is None else str(cell.n),
-            table.unit,
+            row.unit or table.unit,
         )
         for row in table.rows
         for column, cell in zip(table.head, row.cells, strict=True)
