@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import io
+import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
+import numpy as np
 import pytest
 import torch
 from patterns import PROTOCOL, RULE, WATCH, classifier_settings, pattern_domain, preconditioner_settings
+from PIL import Image
 from torch import Tensor
 
 from fewshift.core.losses import inner_objective, scored_outer_objective
 from fewshift.core.metagrad import coefficient_gradient, meta_gradient, root_gradients
 from fewshift.core.precond import DomainPreconditioners, low_rank
 from fewshift.core.starts import LowRankStarts
-from fewshift.errors import FewshiftError
+from fewshift.data.arrays import array_domain
+from fewshift.data.cache import build_cache, open_cached
+from fewshift.data.domain import Domain, Pixels
+from fewshift.data.folder import folder_domain
+from fewshift.data.records_folder import open_domain
+from fewshift.data.records_write import write_domain
+from fewshift.data.spec import flat_spec
+from fewshift.data.state import image_state
+from fewshift.errors import DataError, FewshiftError
 from fewshift.methods import METHODS
 from fewshift.nets.adapters import adapters_at
 from fewshift.nets.any_module import backbone_from
@@ -84,8 +98,11 @@ def test_gradients_equal_those_of_the_definition() -> None:
         torch.testing.assert_close(found.detach(), exact, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("coefficients", [[0.3, 0.7], [0.2, 0.3]])
-def test_the_gradient_of_the_coefficients_equals_that_of_the_definition(coefficients: list[float]) -> None:
+def test_the_gradient_of_the_coefficients_equals_that_of_the_definition(
+    coefficients: list[float], order: Literal[1, 2]
+) -> None:
     episode, backbone, names = feature_task(), map_alone(), ("x", "y")
     preconditioners = DomainPreconditioners(names, {"last": 0.3 * numbers(2, 2, 12)}, "low_rank")
     factors = {"last": 0.2 * numbers(2, 12, 3)}, {"last": numbers(2, 3, 12, seed=4)}
@@ -93,7 +110,7 @@ def test_the_gradient_of_the_coefficients_equals_that_of_the_definition(coeffici
     blended = blended_last_map(backbone, preconditioners, starts)
     assert blended is not None
     weights = torch.tensor(coefficients, dtype=torch.float64, requires_grad=True)
-    scored = blended(episode, INNER, weights)
+    scored = blended(episode, replace(INNER, order=order), weights)
     (found,) = torch.autograd.grad(scored.loss, weights)
     start = starts.blend(weights)
     wanted = meta_gradient(
@@ -103,7 +120,7 @@ def test_the_gradient_of_the_coefficients_equals_that_of_the_definition(coeffici
         preconditioners.blend(weights.detach()),
         {"last": INNER.rate},
         INNER.steps,
-        order=2,
+        order,
     )
     (through_start,) = torch.autograd.grad(start["last"], weights, wanted.start["last"])
     exact = coefficient_gradient(wanted.preconditioner, preconditioners.matrices()) + through_start
@@ -158,6 +175,59 @@ def test_features_are_computed_once_and_again_where_the_file_is_damaged(
     assert sum(calls) == 60
     other = featured(pattern_domain("red", 5), RULE, whole, ("valid",), folder=tmp_path)
     assert not torch.equal(other.features, first.features)
+
+
+def test_one_image_that_changes_has_other_features(whole: Backbone, tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (12, 28, 28, 3), np.uint8)
+    labels = np.arange(12) // 4
+    before = featured(array_domain("some", images, labels), RULE, whole, folder=tmp_path).features
+    images[5] = 255 - images[5]
+    after = featured(array_domain("some", images, labels), RULE, whole, folder=tmp_path).features
+    assert [not torch.equal(a, b) for a, b in zip(after, before, strict=True)] == [k == 5 for k in range(12)]
+
+
+@pytest.mark.parametrize("kind", ["records", "cache", "folder"])
+def test_files_that_change_have_other_features(kind: str, tmp_path: Path) -> None:
+    """By their size and time: to read every image would take as long as its features."""
+    spec = flat_spec("some", ("a", "b"), (3, 3), {"train": 0, "valid": 0, "test": 2})
+
+    def opened(value: int) -> Domain:
+        pixels = {c: [np.full((8, 8, 3), value + 10 * c + k, np.uint8) for k in range(3)] for c in range(2)}
+        if kind == "folder":
+            for c, name in enumerate(spec.class_names):
+                (tmp_path / "tree" / name).mkdir(parents=True, exist_ok=True)
+                for k, image in enumerate(pixels[c]):
+                    Image.fromarray(image).save(tmp_path / "tree" / name / f"{k}.png")
+            return folder_domain(tmp_path / "tree")
+        shutil.rmtree(tmp_path / "records", ignore_errors=True)
+        write_domain(tmp_path / "records", spec, lambda c: [_png(image) for image in pixels[c]])
+        found = open_domain(tmp_path / "records")
+        if kind == "records":
+            return found
+        shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+        build_cache(found, tmp_path / "cache")
+        return open_cached(found, tmp_path / "cache")
+
+    items = [(c, k) for c in range(2) for k in range(3)]
+    first = opened(0)
+    state = image_state(first, items)
+    assert image_state(first, items) == state
+    assert image_state(opened(100), items) != state
+
+
+def _png(image: Pixels) -> bytes:
+    encoded = io.BytesIO()
+    Image.fromarray(image).save(encoded, "PNG")
+    return encoded.getvalue()
+
+
+def test_features_that_cannot_be_kept_are_refused_before_the_work(
+    whole: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setattr("fewshift.training.features.below_last", None)
+    with pytest.raises(DataError, match=r"features cannot be kept here .*: set FEWSHIFT_CACHE to a folder"):
+        featured(pattern_domain("red", 1), RULE, whole, ("valid",), folder=tmp_path / "file" / "features")
 
 
 def test_the_outer_loss_goes_down(whole: Backbone, held: dict[str, FeatureDomain]) -> None:

@@ -64,6 +64,10 @@ class RecordSource:
                     self._check_count(class_id, entry)
                 self._index = index
 
+    def class_files(self) -> list[Path]:
+        """The files that are there, by name."""
+        return sorted(self.folder.glob("*.tfrecords"))
+
     def read(self, items: Sequence[Item]) -> list[Pixels]:
         """The images at these places, in this order, at their native size."""
         return [

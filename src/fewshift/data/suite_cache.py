@@ -16,6 +16,7 @@ from fewshift.data.cache import build_cache, open_cached, read_info
 from fewshift.data.cache.files import Locations
 from fewshift.data.domain import Domain
 from fewshift.data.records import RecordSource
+from fewshift.data.state import stamps
 from fewshift.data.user_cache import cache_folder
 from fewshift.data.whole_files import write_whole
 from fewshift.errors import DataError
@@ -88,9 +89,7 @@ def _note(domain: Domain) -> str:
     where = ""
     if isinstance(domain.source, RecordSource):
         where = str(domain.source.folder.resolve())
-        for path in sorted(domain.source.folder.glob("*.tfrecords")):
-            status = path.stat()
-            digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns}\n".encode())
+        digest.update(stamps(domain.source.class_files()))
     return json.dumps({"records": where, "state": digest.hexdigest()})
 
 

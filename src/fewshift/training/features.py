@@ -19,7 +19,9 @@ from fewshift.data.domain import Domain, Item
 from fewshift.data.pixels import PixelRule, prepare
 from fewshift.data.plan import TaskPlan
 from fewshift.data.spec import Spec
+from fewshift.data.state import image_state
 from fewshift.data.user_cache import cache_folder
+from fewshift.data.whole_files import check_place
 from fewshift.errors import DataError, FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.last_map import below_last
@@ -135,13 +137,11 @@ def featured(
 
 
 def _name(domain: Domain, split: Split, items: list[Item], rule: PixelRule, mark: str) -> str:
-    """A name that no other features have. A spec says nothing of the images, so some of them are read."""
+    """A name that no other features have: of classes, images, their preparation and the weights."""
     counts = [
         (domain.spec.class_names[c], domain.spec.images_per_class[c]) for c in domain.spec.splits[split]
     ]
-    digest = hashlib.sha256(f"{counts} {rule} {mark} ".encode())
-    for image in domain.source.read([items[place] for place in (0, len(items) // 2, -1)]):
-        digest.update(image.tobytes())
+    digest = hashlib.sha256(f"{counts} {rule} {mark} {image_state(domain, items)}".encode())
     return f"{domain.name}-{split}-{digest.hexdigest()[:20]}.safetensors"
 
 
@@ -159,12 +159,25 @@ def _of_split(
             return read_tensors(path, KIND)[1]["features"]
         except FewshiftError:  # damaged: made again
             path.unlink(missing_ok=True)
+    _make_room(path.parent)
     starts = range(0, len(items), CHUNK)
     found = []
     for start in track(starts, label=f"features of {domain.name} ({split})", total=len(starts)):
         images = prepare(domain.source.read(items[start : start + CHUNK]), rule)
         found.append(below_last(backbone, images.to(backbone.device)).to("cpu", torch.float16))
     features = torch.cat(found)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_tensors(path, KIND, {"domain": domain.name, "split": split}, {"features": features})
     return features
+
+
+def _make_room(folder: Path) -> None:
+    """The folder for the features, before the work: what cannot be kept would be lost after it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        check_place(folder / "features")
+    except (OSError, FewshiftError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "no right to write in it"
+        raise DataError(
+            f"{folder}: features cannot be kept here ({reason}): set FEWSHIFT_CACHE to a folder that you may "
+            "write to"
+        ) from problem

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fewshift.core.losses import Scored, scored_queries, support_loss
 from fewshift.core.precond import DomainPreconditioners
-from fewshift.core.starts import LowRankStarts, Starts
+from fewshift.core.starts import LowRankStarts, Starts, shares_of
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.last_map import why_not_last_only
 from fewshift.training.settings import InnerLevel
@@ -33,7 +33,7 @@ class BlendedLastMap:
     def __call__(self, episode: Episode, inner: InnerLevel, coefficients: Tensor) -> Scored:  # (K,)
         """Carries a graph to the coefficients."""
         weights = coefficients.repeat_interleave(len(self.root) // self.domains)
-        shares = (coefficients / coefficients.sum()).repeat_interleave(len(self.right) // self.domains)
+        shares = shares_of(coefficients).repeat_interleave(len(self.right) // self.domains)
         below = features_of(episode)
         above = below @ self.base.mT + (below @ self.right.mT) @ (self.left * shares).mT
         return after_descent(episode, above, inner, self.root, eye=coefficients.sum(), weights=weights)
@@ -74,7 +74,8 @@ def after_descent(
 ) -> Scored:
     """L_out after the steps of Eq. 9 with P = I + RᵀR; `above` are the features that theta_0 makes.
 
-    Carries a graph to `above`, and so to theta_0, and to R. For blends, P may be eye·I + Rᵀ diag(weights) R.
+    Carries a graph to `above`, and so to theta_0, and to R; at order 1 the inner gradients are constants. For
+    blends, P may be eye·I + Rᵀ diag(weights) R.
     """
     support, way = episode.task.support, episode.task.way
     labels, count = support.labels, len(support.labels)
@@ -83,9 +84,12 @@ def after_descent(
     moved = torch.zeros_like(above[:count])
     for _ in range(inner.steps):
         point = above[:count] - kernel[:count] @ moved
+        if inner.order == 1:
+            point = point.detach()
         if not point.requires_grad:
             point.requires_grad_()
-        (found,) = torch.autograd.grad(support_loss(point, labels, way), point, create_graph=True)
+        loss = support_loss(point, labels, way)
+        (found,) = torch.autograd.grad(loss, point, create_graph=inner.order == 2)
         along = found @ root.mT if weights is None else (found @ root.mT) * weights
         moved = moved + rate * (eye * found + along @ root)
     final = above - kernel @ moved
