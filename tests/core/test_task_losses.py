@@ -43,6 +43,8 @@ def test_one_shot_can_only_push_classes_apart() -> None:
 def test_accuracy_counts() -> None:
     logits = torch.tensor([[1.0, 2.0], [3.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     assert accuracy(logits, torch.tensor([1, 0, 0, 1])).item() == 0.75
+    logits[1:3, 1] = torch.nan
+    assert accuracy(logits, torch.tensor([1, 0, 0, 1])).item() == 0.5
 
 
 def test_objectives_are_the_losses_of_the_networks_features() -> None:

@@ -51,6 +51,7 @@ def same(one: Adapted, other: Adapted, task: Task) -> bool:
         ([nan, nan], True),
         ([1.0, inf, 0.2], True),
         ([0.0, 0.0], False),
+        ([4e-5, 5e-5], False),  # perhaps 4.4e-5 and 4.6e-5
     ],
 )
 def test_a_loss_overshoots_above_its_start_wherever_it_ends(losses: list[float], expected: bool) -> None:

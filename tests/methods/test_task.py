@@ -36,6 +36,13 @@ def test_labels_of_another_kind_are_refused(dtype: torch.dtype) -> None:
         checked(Task(Labelled(IMAGES, (LABELS > 0).to(dtype)), 2))
 
 
+def test_images_with_a_number_that_is_none_are_refused() -> None:
+    images = IMAGES.clone()
+    images[3, 1, 2, 2] = torch.nan
+    with pytest.raises(FewshiftError, match="not finite"):
+        checked(Task(Labelled(images, LABELS), 3))
+
+
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("dim", [4, 3])
 @pytest.mark.parametrize("name", ["pa", "gd", "tsa", "mokd"])

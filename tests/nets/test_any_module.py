@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.engine import PlainEngine
 from fewshift.nets.last_map import LastMapEngine
+from fewshift.nets.plain_classifier import plain_classifier
+from fewshift.nets.weights import load_fully
 from fewshift.types import Task
 
 
@@ -76,6 +79,45 @@ def test_layers_that_cannot_be_sites(small: Small, site: str, sentence: str) -> 
 
     with pytest.raises(FewshiftError, match=sentence):
         adapters_at(Wrapped(), (site,))
+
+
+def test_layers_that_change_their_weight_before_they_use_it() -> None:
+    class Standardised(nn.Conv2d):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.conv2d(x, self.weight - self.weight.mean())
+
+    normed = nn.utils.parametrizations.weight_norm(nn.Conv2d(3, 4, 1))
+    for layer, why in ((Standardised(3, 4, 1), "something of its own"), (normed, "computed from other")):
+        with pytest.raises(FewshiftError, match=f"net.0 cannot carry task parameters: .*{why}"):
+            backbone_from(nn.Sequential(layer, nn.AdaptiveAvgPool2d(1), nn.Flatten()), ("0",))
+
+
+def test_buffers_that_no_state_lists_travel_too() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 1)
+            self.register_buffer("scale", torch.zeros(4), persistent=False)
+
+        def forward(self, images: Tensor) -> Tensor:
+            features: Tensor = self.conv(images).mean(dim=(2, 3)) * self.scale
+            return features
+
+    net = Scaled()
+    net.scale += torch.arange(4)
+    backbone, images = backbone_from(net, ("conv",)), torch.randn(2, 3, 8, 8)
+    plain = plain_classifier(backbone, backbone.init(), torch.eye(4), 1.0)
+    torch.testing.assert_close(plain.net(images), backbone(backbone.init(), images))
+    empty = WithLastMap(Scaled(), 4)
+    load_fully(empty, backbone.frozen, Path("some.kit"))
+    torch.testing.assert_close(empty(images), backbone.embed(images))
+
+
+def test_a_network_stays_where_it_is() -> None:
+    backbone = backbone_from(
+        nn.Sequential(nn.Conv2d(3, 4, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten()).to("meta")
+    )
+    assert {tensor.device.type for tensor in backbone.frozen.values()} == {"meta"}
 
 
 def test_strided_and_unpadded_kernels() -> None:

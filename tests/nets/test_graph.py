@@ -199,7 +199,7 @@ def test_a_shape_has_room_and_takes_no_cell_for_a_task() -> None:
         Cells(Shape(3, 3, 8), torch.device("cpu")).assign([1, 2])
 
 
-@pytest.mark.parametrize("counts", [(4, 4, 4), (4, 5, 4, 1)])
+@pytest.mark.parametrize("counts", [(4, 4, 4), (4, 5, 4, 1), (4, 0, 0, 4, 0)])
 def test_features_of_many_tasks_are_those_of_each(counts: tuple[int, ...], make_backbone: Make) -> None:
     """Batches hold tasks with equally many images; a task without all sites stands alone."""
     backbone = make_backbone()

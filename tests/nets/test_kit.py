@@ -270,3 +270,21 @@ def test_the_folder_of_a_kit_is_made(tmp_path: Path, kit: Kit) -> None:
     save_kit(kit, tmp_path / "new" / "folder" / "a.kit")
     again = load_kit(tmp_path / "new" / "folder" / "a.kit")
     assert again.backbone.fingerprint() == kit.backbone.fingerprint()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_all_of_a_kit_computes_in_the_type_of_its_backbone(
+    kit: Kit, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    save_kit(kit.with_(backbone=kit.backbone.to(dtype=dtype)), tmp_path / "other.kit")
+    found = load_kit(tmp_path / "other.kit")
+    assert found.classifier is not None
+    assert found.classifier(torch.randn(4, 3, 28, 28, dtype=dtype)).dtype == dtype
+
+
+def test_what_does_not_fit_into_16_bits_is_refused(kit: Kit, tmp_path: Path) -> None:
+    kit.backbone.frozen["bn1.running_var"][0] = 1e5
+    with pytest.raises(FewshiftError, match=r"bn1.running_var holds numbers that float16 has no room for"):
+        save_kit(kit, tmp_path / "half.kit", weights_dtype=torch.float16)
+    assert not list(tmp_path.iterdir())
+    save_kit(kit, tmp_path / "half.kit", weights_dtype=torch.bfloat16)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from fewshift.core.parallel import collapsed_adadelta, collapsed_descent
 from fewshift.errors import FewshiftError
+from fewshift.nets.adapters import adapters_at
 from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.engine import FoldedEngine, PlainEngine
 from fewshift.nets.graph import GraphEngine
@@ -138,3 +139,9 @@ def test_a_policy_of_another_width_and_none_at_all_are_said_in_a_sentence(backbo
         policy_of(Kit(backbone, parts={PART: policy_part(other)}))
     with pytest.raises(FewshiftError, match="run fewshift train policy"):
         policy_of(Kit(backbone))
+
+
+def test_a_policy_is_for_all_convolutions(backbone: Backbone) -> None:
+    some = replace(backbone, adapters=adapters_at(backbone.net, ("layer4.1.conv2",)))
+    with pytest.raises(FewshiftError, match="beside every 3x3 convolution"):
+        new_policy(some, temperature=10.0, seed=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from fewshift.methods import METHODS
 from fewshift.nets.kit import Kit, load_kit, save_kit
 from fewshift.training.augment import Augmentation
 from fewshift.training.bohb import SPACE, settings_at, train_bohb, values_at
+from fewshift.training.checkpoint import Best
 from fewshift.training.search import Point, log_density, proposal, rungs, search
+from fewshift.training.settings import BackboneSettings
 
 
 def bowl(number: int, point: Point, share: float) -> float:
@@ -105,3 +108,16 @@ def test_a_run_that_diverges_scores_nothing(
     monkeypatch.setattr("fewshift.training.bohb.train_backbone", diverge)
     with pytest.raises(FewshiftError, match="every configuration diverged"):
         train_bohb(residents, backbone_settings(), tmp_path, configurations=2)
+
+
+def test_a_configuration_that_diverges_at_the_end_leaves_nothing_smaller_behind(
+    residents: dict[str, ResidentDomain], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def diverge_later(_: object, settings: BackboneSettings, *__: object, **___: object) -> object:
+        if settings.updates == 9:
+            raise FewshiftError("the loss is not finite at step 9: start again with a lower rate")
+        return SimpleNamespace(outcome=SimpleNamespace(best=Best(settings.updates, 0.5)))
+
+    monkeypatch.setattr("fewshift.training.bohb.train_backbone", diverge_later)
+    with pytest.raises(FewshiftError, match="every configuration diverged"):
+        train_bohb(residents, backbone_settings(updates=9), tmp_path, configurations=3)

@@ -168,6 +168,20 @@ def test_a_second_interruption_does_not_wait(tmp_path: Path) -> None:
     assert load_checkpoint(tmp_path / LAST).step == 5
 
 
+def test_a_score_that_is_no_number_is_no_best_one(tmp_path: Path) -> None:
+    class Blind(Walker):
+        def validate(self) -> Validation | None:
+            found = super().validate()
+            assert found is not None
+            return found if len(self.checked) == 3 else Validation(float("nan"), {"entropy": float("nan")})
+
+    outcome = walk(tmp_path, learner=Blind())
+    assert outcome.best is not None
+    assert outcome.best.step == 15
+    scores = [line["validation"] for line in journal.read(tmp_path / LOG) if "validation" in line]
+    assert scores == [None, None, -1.0, None]
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_last_state(
     tmp_path: Path, value: float

@@ -116,6 +116,13 @@ def test_a_teacher_is_the_network_of_its_run(residents: Residents, tmp_path: Pat
         load_teacher(tmp_path / "nowhere", "red")
 
 
+def test_a_run_goes_on_with_the_same_validation_or_not_at_all(residents: Residents, tmp_path: Path) -> None:
+    """Scores of other tasks cannot be compared, and without any the best state would be an old one."""
+    train(residents, backbone_settings(updates=1, validation_tasks=1), tmp_path)
+    with pytest.raises(FewshiftError, match="validation_tasks is 1, this run's is 0"):
+        train(residents, backbone_settings(updates=2, validation_tasks=0), tmp_path, resume=True)
+
+
 def test_what_is_logged(residents: Residents, tmp_path: Path) -> None:
     train(residents, backbone_settings(updates=2), tmp_path)
     lines = [line for line in journal.read(tmp_path / LOG) if "loss" in line]
@@ -141,6 +148,7 @@ def test_narrow_networks_on_a_cpu_avoid_the_layout_that_corrupts_memory() -> Non
         ({"updates": 0}, "updates is 0"),
         ({"batches": {"red": 0}}, "the batch of red is 0"),
         ({"rate": -1.0}, "the rate is -1"),
+        ({"rate": float("nan")}, "the rate is nan"),
     ],
 )
 def test_settings_check_themselves(change: dict[str, object], said: str) -> None:

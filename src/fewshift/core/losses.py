@@ -38,8 +38,12 @@ def scored_queries(features: Tensor, episode: Episode) -> Scored:  # (n + q, d),
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> Tensor:  # (n, way), (n,) -> ()
-    """The share of rows whose largest logit is the label's; stays on the device."""
-    return (logits.argmax(dim=-1) == labels).to(torch.float32).mean()
+    """The share of rows whose largest logit is the label's; stays on the device.
+
+    A row with a NaN is wrong, though its largest would be found in class 0.
+    """
+    right = (logits.argmax(dim=-1) == labels) & logits.isfinite().all(dim=-1)
+    return right.to(torch.float32).mean()
 
 
 def inner_objective(features: Features, task: Task) -> Callable[[TaskParams], Tensor]:

@@ -24,6 +24,7 @@ from fewshift.core.descent import descend
 from fewshift.core.precond import blend_sites
 from fewshift.methods.about import About
 from fewshift.methods.coefficients import named
+from fewshift.methods.descent import rounded
 from fewshift.methods.task import checked
 from fewshift.nets.backbone import CHUNK, Backbone
 from fewshift.nets.engine import Engine
@@ -83,7 +84,7 @@ class Flute:
             features = torch.cat([settled(film, some) for some in torch.split(queries, CHUNK)])
             return cosine_logits(features, centres, scale=1.0)
 
-        losses = [round(loss, 5) for loss in trajectory.losses.tolist()]
+        losses = rounded(trajectory.losses)
         shares = named(coefficients, self.domains)
         return Adapted(logits, {"oracle": False, "coefficients": shares, "losses": losses})
 

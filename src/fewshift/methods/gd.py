@@ -30,7 +30,7 @@ ABOUT = About(
 ABOUT_TUNED = replace(
     ABOUT,
     title="plain descent at its own best rates",
-    source="this library",
+    source="Fewshift",
     fidelity="our own",
     needs="a backbone, rates chosen on validation tasks",
     trained_by="fewshift train rates --methods gd",

@@ -54,8 +54,8 @@ class BySeen:
 class ByCertainty:
     """No oracle: between the two pairs, by how sure the dataset classifier is of one training domain.
 
-    Certainty is 1 - H(p) / ln K. At `threshold` the rates are the geometric mean of the pairs, and they pass
-    from `unseen` to `seen` along a logistic curve around it.
+    Certainty is 1 - H(p) / ln K. At `threshold` the rates are the geometric mean of the pairs (the
+    arithmetic one where a rate is 0), and they pass from `unseen` to `seen` along a logistic curve around it.
     """
 
     seen: Pair
@@ -64,12 +64,19 @@ class ByCertainty:
     sharpness: float = 20.0
 
     def __call__(self, task: Task, coefficients: Tensor | None) -> Chosen:
-        """Rates interpolated on a logarithmic scale; the unseen pair where there are no coefficients."""
+        """Rates between the pairs; the unseen pair where there are no coefficients."""
         if coefficients is None:
             return Chosen(self.unseen, oracle=False)
         weight = trust(coefficients, self.threshold, self.sharpness)
         pairs = zip(self.seen, self.unseen, strict=True)
-        return Chosen(Pair(*(s**weight * u ** (1 - weight) for s, u in pairs)), oracle=False)
+        return Chosen(Pair(*(_between(seen, unseen, weight) for seen, unseen in pairs)), oracle=False)
+
+
+def _between(seen: float, unseen: float, weight: float) -> float:
+    """On a logarithmic scale; where a rate is 0, which would silence the other, on a linear one."""
+    if seen == 0 or unseen == 0:
+        return weight * seen + (1 - weight) * unseen
+    return float(seen**weight * unseen ** (1 - weight))
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from fewshift.nets.kit import Kit
 from fewshift.types import Adapted, Task
 
 OVERSHOT = 1.1  # times the first loss
+SLACK = 1e-5  # losses are told in five decimals
 
 
 def about(tuned: About) -> About:
@@ -32,7 +33,7 @@ def about(tuned: About) -> About:
     return replace(
         tuned,
         title=f"{tuned.title}, halved for a task while they overshoot",
-        source="this library",
+        source="Fewshift",
         fidelity="our own",
         cost=f"{tuned.cost}, up to four times where steps overshoot",
     )
@@ -44,7 +45,7 @@ ABOUT_GD = about(GD_TUNED)
 
 def overshot(losses: Sequence[float]) -> bool:
     """Was the loss ever clearly above where it began, or no number?"""
-    return not all(loss <= OVERSHOT * losses[0] for loss in losses)
+    return not all(loss <= OVERSHOT * losses[0] + SLACK for loss in losses)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from fewshift.core.selection import extractor_centres, inner_products, weighted_
 from fewshift.core.updates import Adadelta
 from fewshift.methods.about import About
 from fewshift.methods.coefficients import named
+from fewshift.methods.descent import rounded
 from fewshift.methods.task import checked
 from fewshift.nets.engine import Engine
 from fewshift.nets.extractors import REMEDY, Extractors, extractors_of
@@ -66,7 +67,7 @@ class SelectingFromUniversal:
         def logits(images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, way)
             return weighted_cosine_logits(weights, inner_products(self.extractors(images), centres))
 
-        losses = [round(loss, 5) for loss in trajectory.losses.tolist()]
+        losses = rounded(trajectory.losses)
         shares = named(weights, self.extractors.domains)
         return Adapted(logits, {"oracle": False, "coefficients": shares, "losses": losses})
 

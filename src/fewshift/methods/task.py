@@ -26,6 +26,10 @@ def checked(task: Task) -> Task:
         raise FewshiftError(
             f"support images are {images.dtype}: scale them to floats first, see fewshift.data.pixels.prepare"
         )
+    if not bool(images.isfinite().all()):
+        raise FewshiftError(
+            "support images hold numbers that are not finite: look for NaN where they are made"
+        )
     if len(images) == 0:
         raise FewshiftError("the support set is empty: give at least one image a class")
     if labels.shape != (len(images),) or labels.dtype not in WHOLE:

@@ -16,11 +16,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewshift.errors import FewshiftError
+from fewshift.nets.lite0 import SamePadded
 from fewshift.nets.resnet import block_names
 from fewshift.types import TaskParams, Weights
 
 START = 1e-4  # TSA's initial adapter is this times a rectangular identity
 LAST = "last"  # the site of pre-classifier alignment
+PLAIN = (nn.Linear.forward, nn.Conv2d.forward, SamePadded.forward)  # which apply their weight as it is
 
 
 class AdapterSet(Protocol):
@@ -109,6 +111,11 @@ def adapters_at(net: nn.Module, sites: Sequence[str], last: str = LAST) -> Resid
 
 
 def _why_not(layer: nn.Module) -> str | None:
+    if isinstance(layer, nn.Linear | nn.Conv2d):
+        if "weight" not in dict(layer.named_parameters(recurse=False)):
+            return "its weight is computed from other parameters"
+        if type(layer).forward not in PLAIN:
+            return f"it is a {type(layer).__name__}, which may do something of its own with its weight"
     if isinstance(layer, nn.Linear):
         return None
     if not isinstance(layer, nn.Conv2d):

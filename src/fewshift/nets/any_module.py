@@ -48,7 +48,7 @@ def backbone_from(
     """
     if isinstance(getattr(net, LAST, None), nn.Linear):
         return freeze(net, adapters_at(net, sites))
-    wrapped = WithLastMap(net, feature_size(net, size), origin).to(_dtype(net))
+    wrapped = WithLastMap(net, feature_size(net, size), origin).to(_like(net))
     return freeze(wrapped, adapters_at(wrapped, [f"net.{site}" for site in sites]))
 
 
@@ -57,7 +57,7 @@ def feature_size(net: nn.Module, size: int) -> int:
     """The length of a network's output for one picture."""
     training = net.training
     try:
-        output = net.eval()(torch.zeros(1, 3, size, size, dtype=_dtype(net)))
+        output = net.eval()(_like(net).new_zeros(1, 3, size, size))
     except RuntimeError as problem:
         raise FewshiftError(
             f"{type(net).__name__} does not take a picture of {size} x {size} "
@@ -74,5 +74,6 @@ def feature_size(net: nn.Module, size: int) -> int:
     return output.shape[1]
 
 
-def _dtype(net: nn.Module) -> torch.dtype:
-    return next((p.dtype for p in net.parameters() if p.is_floating_point()), torch.float32)
+def _like(net: nn.Module) -> Tensor:
+    """A tensor of the network's type, where the network is."""
+    return next((p.detach() for p in net.parameters() if p.is_floating_point()), torch.zeros(()))

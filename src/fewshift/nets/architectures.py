@@ -53,16 +53,18 @@ def with_weights(architecture: Mapping[str, Any]) -> nn.Module:
 
 
 def empty(architecture: Mapping[str, Any]) -> nn.Module:
-    """The network without weights, on no device, for a kit that holds them."""
+    """The network for a kit that holds its weights: those it has mean nothing."""
     name = architecture["name"]
-    if name == "timm":
-        return timm_model(architecture["model"], pretrained=False)[0].to("meta")
+    if name == "timm":  # on the CPU from the start: whole numbers that it computes itself are in no kit
+        return timm_model(architecture["model"], pretrained=False)[0]
     with torch.device("meta"):  # no random numbers are drawn
         if name == "ResNet18":
-            return ResNet18(architecture["width"], architecture["stem_padding"])
-        if name == "lite0":
-            return Lite0()
-    raise FewshiftError(f"this Fewshift knows no network {name!r}: update it")
+            net: nn.Module = ResNet18(architecture["width"], architecture["stem_padding"])
+        elif name == "lite0":
+            net = Lite0()
+        else:
+            raise FewshiftError(f"this Fewshift knows no network {name!r}: update it")
+    return net.to_empty(device="cpu")
 
 
 def bare_kit(name: str) -> Kit | None:

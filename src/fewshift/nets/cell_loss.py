@@ -78,8 +78,9 @@ def cell_gradients(
 
 
 def cell_accuracies(logits: Tensor, targets: Targets) -> Tensor:  # (cells, n, MAX_WAY) -> (tasks,)
-    """The share of each task's rows whose largest logit is the label's."""
+    """The share of each task's rows whose largest logit is the label's, and no number is missing."""
     right = logits.argmax(dim=-1, keepdim=True) == targets.labels[..., None]
+    right = right & logits.isfinite().all(dim=-1, keepdim=True)
     return targets.cells.total((right * targets.weights).sum(dim=(1, 2)))
 
 

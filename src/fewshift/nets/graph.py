@@ -151,7 +151,8 @@ class GraphEngine:
             alike.setdefault(batch.shape if whole else number, []).append(number)
         found: dict[int, Tensor] = {}
         for numbers in alike.values():
-            together = max(1, CHUNK // len(images[numbers[0]]))
+            each = len(images[numbers[0]])
+            together = max(1, CHUNK // each) if each else 1
             for first in range(0, len(numbers), together):
                 chosen = numbers[first : first + together]
                 features = self._embed_alike([params[n] for n in chosen], [images[n] for n in chosen])

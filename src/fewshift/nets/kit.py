@@ -102,7 +102,7 @@ def load_kit(path: str | Path, device: torch.device | str = "cpu", backbone: Bac
         preconditioners = DomainPreconditioners(domains, part(tensors, "roots"), design)
         preconditioners = preconditioners.to("cpu", found.dtype)
     starts = _starts(domains, tensors, found)
-    classifier = _classifier(header["classifier"], part(tensors, "classifier"), path)
+    classifier = _classifier(header["classifier"], part(tensors, "classifier"), found.dtype, path)
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in header["images"].items()}
     images = ImageSettings(**fields)
     known = header.get("parts", {})  # files of earlier versions have none
@@ -111,7 +111,14 @@ def load_kit(path: str | Path, device: torch.device | str = "cpu", backbone: Bac
 
 
 def _as(tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> dict[str, Tensor]:
-    return {name: tensor.to(dtype or tensor.dtype) for name, tensor in tensors.items()}
+    if dtype is None:
+        return dict(tensors)
+    rounded = {name: tensor.to(dtype) for name, tensor in tensors.items()}
+    for name, tensor in rounded.items():
+        if not bool(tensor.isfinite().all()):
+            kind = str(dtype).removeprefix("torch.")
+            raise FewshiftError(f"{name} holds numbers that {kind} has no room for: keep this part as it is")
+    return rounded
 
 
 def _starts_parts(starts: Starts | None, backbone: Backbone) -> dict[str, Mapping[str, Tensor]]:
@@ -145,7 +152,7 @@ def _classifier_header(classifier: nn.Module | None) -> dict[str, Any] | None:
 
 
 def _classifier(
-    header: dict[str, Any] | None, state: dict[str, Tensor], path: Path
+    header: dict[str, Any] | None, state: dict[str, Tensor], dtype: torch.dtype, path: Path
 ) -> DatasetClassifier | FeatureClassifier | None:
     if header is None:
         return None
@@ -155,7 +162,7 @@ def _classifier(
         )
     net = net.to_empty(device="cpu").eval().requires_grad_(False)
     load_fully(net, state, path)
-    return net
+    return net.to(dtype)
 
 
 def _backbone(header: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> Backbone:
@@ -169,7 +176,7 @@ def _backbone(header: dict[str, Any], tensors: dict[str, Tensor], path: Path) ->
         return _accepted(header, _with_sites(architectures.with_weights(architecture), header), path)
     dtype = getattr(torch, header["dtype"])
     state = {name: tensor.to(dtype) for name, tensor in part(tensors, "backbone").items()}
-    net = architectures.empty(architecture).to(dtype).to_empty(device="cpu")
+    net = architectures.empty(architecture).to(dtype)
     counters = {n: torch.tensor(0) for n in net.state_dict() if n.endswith("num_batches_tracked")}
     net.load_state_dict(counters, strict=False)
     load_fully(net, state, path)

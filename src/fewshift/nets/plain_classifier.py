@@ -17,7 +17,7 @@ from torch.export import Dim, ExportedProgram
 from torch.fx import GraphModule, Node
 
 from fewshift.core.centroids import unit
-from fewshift.nets.backbone import Backbone
+from fewshift.nets.backbone import Backbone, named_tensors
 from fewshift.types import TaskParams
 
 CONVOLUTION = torch.ops.aten.conv2d.default
@@ -46,10 +46,9 @@ def plain_classifier(
     """The classifier with its adapters merged into a copy of the network, on the CPU."""
     net = copy.deepcopy(backbone.net)
     merged = backbone.adapters.merge(backbone.frozen, params)
-    state = net.state_dict()
     with torch.no_grad():
-        for name in backbone.frozen:
-            state[name].copy_(merged[name])
+        for name, tensor in named_tensors(net).items():
+            tensor.copy_(merged[name])
     return PlainClassifier(net, prototypes, scale, probabilities).eval().requires_grad_(False).cpu()
 
 

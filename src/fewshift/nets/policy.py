@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from fewshift.core.centroids import prototypes
 from fewshift.core.parallel import Counts, with_adapters, without_effect
 from fewshift.errors import FewshiftError
-from fewshift.nets.adapters import ResidualAdapters
+from fewshift.nets.adapters import ResidualAdapters, resnet18_adapters
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit, Part
@@ -97,6 +97,10 @@ class AdapterPolicy(nn.Module):
         net = backbone.net
         if type(net) is not ResNet18 or type(backbone.adapters) is not ResidualAdapters:
             raise FewshiftError(f"a policy needs a ResNet18 with residual adapters, not {type(net).__name__}")
+        if backbone.adapters.convs != resnet18_adapters().convs:
+            raise FewshiftError(
+                "a policy needs adapters beside every 3x3 convolution, not beside some of them"
+            )
         self.temperature = temperature
         self.sites = backbone.adapters.convs
         modules = [net.get_submodule(site) for site in self.sites]

@@ -57,7 +57,9 @@ def load_fully(
     net: torch.nn.Module, state: Mapping[str, Tensor], path: Path, optional: frozenset[str] = frozenset()
 ) -> None:
     """Load a state into a network; names that are missing, unknown or of another shape are an error."""
-    wanted = {name: t for name, t in net.state_dict().items() if not name.endswith("num_batches_tracked")}
+    unlisted = {name: t for name, t in net.named_buffers() if t.is_floating_point()}  # a state may omit some
+    known = net.state_dict() | unlisted
+    wanted = {name: t for name, t in known.items() if not name.endswith("num_batches_tracked")}
     for problem, names in (
         ("lacks", wanted.keys() - state.keys() - optional),
         ("has the unknown", state.keys() - wanted.keys()),
@@ -70,7 +72,9 @@ def load_fully(
                 f"{path} does not fit {type(net).__name__}: {name} has shape {tuple(tensor.shape)}, "
                 f"not {tuple(wanted[name].shape)}"
             )
-    net.load_state_dict(dict(state), strict=False)
+    with torch.no_grad():
+        for name, tensor in state.items():
+            wanted[name].copy_(tensor)
 
 
 def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:

@@ -176,9 +176,7 @@ def train_backbone(
         name: fingerprint({"net": named_tensors(t.net), "head": named_tensors(t.head)})
         for name, t in (teachers or {}).items()
     }
-    identity = identity_of(
-        settings, "updates", "validation_tasks", tasks=learner.tasks.identity(), teachers=taught
-    )
+    identity = identity_of(settings, "updates", tasks=learner.tasks.identity(), teachers=taught)
     outcome = run(
         learner,
         folder,

@@ -160,7 +160,7 @@ def train_blender(
     outcome = run(
         learner,
         folder,
-        identity=identity_of(settings, "updates", "validation_sets", tasks=learner.tasks.identity()),
+        identity=identity_of(settings, "updates", tasks=learner.tasks.identity()),
         updates=settings.updates,
         watch=watch,
         resume=resume,

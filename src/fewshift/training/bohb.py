@@ -132,6 +132,7 @@ def train_bohb(
         except FewshiftError as problem:
             if DIVERGED not in str(problem):
                 raise
+            found.pop(number, None)  # that of a smaller budget is not what was asked for
             return 0.0
         best = found[number].outcome.best
         if best is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 import torch
 import torch.nn.functional as F
@@ -40,7 +41,7 @@ class Distillation:
         for name, horizon in {**self.horizons, "default": self.default_horizon}.items():
             if horizon < 1:
                 raise FewshiftError(f"distillation: the horizon of {name} is {horizon}: give 1 step or more")
-        if self.temperature <= 0:
+        if not 0 < self.temperature < inf:
             raise FewshiftError(f"distillation: the temperature is {self.temperature}: give more than 0")
 
     def weight(self, domain: str, step: int) -> float:

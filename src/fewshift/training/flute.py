@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -66,7 +67,7 @@ class TemplateSettings:
         for name in ("updates", "sets_per_update", "set_size", "period"):
             if getattr(self, name) < 1:
                 raise FewshiftError(f"train flute: {name} is {getattr(self, name)}: give 1 or more")
-        if self.rate <= 0:
+        if not 0 < self.rate < inf:
             raise FewshiftError(f"train flute: the rate is {self.rate}: give more than 0")
 
 
@@ -213,7 +214,7 @@ def train_template(
     """Train a template of the architecture of `like` on these domains' TRAIN classes."""
     learner = TemplateLearner(like, domains, settings, protocol, team)
     data, frozen = learner.tasks.identity(), like.fingerprint()
-    identity = identity_of(settings, "updates", "validation_tasks", tasks=data, backbone=frozen)
+    identity = identity_of(settings, "updates", tasks=data, backbone=frozen)
     outcome = run(
         learner,
         folder,

@@ -7,6 +7,7 @@ together every `log_every` steps, so that the host never waits inside a step.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -194,15 +195,20 @@ def _validated(state: Checkpoint, learner: Learner, folder: Path, team: Team) ->
     found = learner.validate()
     if found is None:
         return state
-    best = state.best
-    better = best is None or found.score > best.score
+    best, finite = state.best, math.isfinite(found.score)
+    better = finite and (best is None or found.score > best.score)
     state = replace(
         state,
         best=Best(state.step, found.score) if better else best,
         stale=0 if better else state.stale + 1,
     )
     if team.leads:
-        line = {"step": state.step, "validation": found.score, **found.details}
+        # JSON has no word for what is no number: it is left open
+        numbers = {"validation": found.score, **found.details}
+        numbers = {
+            k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in numbers.items()
+        }
+        line = {"step": state.step, **numbers}
         journal.append(folder / LOG, [{**line, "seconds": time.perf_counter() - started}])
         if better:
             save_checkpoint(folder / BEST, replace(state, tensors=learner.tensors()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,7 +44,8 @@ class MamlSettings(TaskSettings):
     """The defaults are the published ones of Proto-MAML on all datasets (confirmed from code).
 
     `rule_rate` is Adam's rate for what the rule learns beside the weights (inferred). `weight_decay` is twice
-    the published 7.16e-4, whose loss has no factor 1/2. Validation every 500 updates is published as well.
+    the published 7.16e-4, whose loss has no factor 1/2. Validation every 500 updates is published
+    as well; here it is every 5,000 unless asked for.
     """
 
     rule: str = "sgd"
@@ -65,7 +67,7 @@ class MamlSettings(TaskSettings):
         rule_named(self.rule)
         if self.norm not in NORMS:
             raise FewshiftError(f"train maml: the norm is {self.norm!r}: choose one of {', '.join(NORMS)}")
-        if self.inner_rate <= 0 or self.rule_rate <= 0 or not 0 < self.fall <= 1:
+        if not (0 < self.inner_rate < inf and 0 < self.rule_rate < inf and 0 < self.fall <= 1):
             raise FewshiftError(
                 f"train maml: inner rate {self.inner_rate}, rule rate {self.rule_rate}, fall {self.fall}: "
                 "give rates above 0 and a fall above 0 and up to 1"
@@ -195,7 +197,7 @@ def train_maml(
     """Meta-train a backbone's weights and a rule. The best validated state is returned."""
     learner = MamlLearner(backbone, tasks, settings, team)
     data, frozen = tasks.identity(), backbone.fingerprint()
-    identity = identity_of(settings, "updates", "validation_tasks", tasks=data, backbone=frozen)
+    identity = identity_of(settings, "updates", tasks=data, backbone=frozen)
     outcome = run(
         learner,
         folder,

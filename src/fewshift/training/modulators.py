@@ -109,7 +109,7 @@ def train_modulator(
     numbers = ("cross_entropy",) if which == "cnaps" else ("cross_entropy", "gate", "domain_accuracy")
     learner = TaskLearner(which, dict(modulator.named_parameters()), judge, numbers, tasks, settings, team)
     data, frozen = tasks.identity(), backbone.fingerprint()
-    identity = identity_of(settings, "updates", "validation_tasks", tasks=data, backbone=frozen)
+    identity = identity_of(settings, "updates", tasks=data, backbone=frozen)
     outcome = run(
         learner,
         folder,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import torch
@@ -64,7 +65,7 @@ class PolicySettings:
         for name in ("updates", "tasks_per_update", "trial_steps"):
             if getattr(self, name) < 1:
                 raise FewshiftError(f"train policy: {name} is {getattr(self, name)}: give 1 or more")
-        if min(self.rate, self.temperature, self.trial_rate) <= 0:
+        if not all(0 < value < inf for value in (self.rate, self.temperature, self.trial_rate)):
             raise FewshiftError(
                 f"train policy: rate {self.rate}, temperature {self.temperature}, trial rate "
                 f"{self.trial_rate}: give more than 0"

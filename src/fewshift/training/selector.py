@@ -109,9 +109,7 @@ def train_selector(
 
     learner = TaskLearner("selector", weights, judge, ("cross_entropy", "apart"), tasks, settings, team)
     frozen = {d: b.frozen for d, b in zip(extractors.domains, extractors.backbones, strict=True)}
-    identity = identity_of(
-        settings, "updates", "validation_tasks", tasks=tasks.identity(), extractors=fingerprint(frozen)
-    )
+    identity = identity_of(settings, "updates", tasks=tasks.identity(), extractors=fingerprint(frozen))
     outcome = run(
         learner,
         folder,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal
 
 from fewshift.core.precond import design_named
@@ -41,7 +42,7 @@ class BackboneSettings:
         for name, value in {**counts, "default_batch": self.default_batch}.items():
             if value < 1:
                 raise FewshiftError(f"train backbone: {name} is {value}: give 1 or more")
-        if self.rate <= 0:
+        if not 0 < self.rate < inf:
             raise FewshiftError(f"train backbone: the rate is {self.rate}: give more than 0")
 
     def batch(self, domain: str) -> int:
@@ -65,7 +66,7 @@ class InnerLevel:
 
     def __post_init__(self) -> None:
         rates = (self.rate, self.rate if self.last_rate is None else self.last_rate)
-        if min(rates) <= 0 or self.steps < 1 or self.order not in (1, 2):
+        if not all(0 < rate < inf for rate in rates) or self.steps < 1 or self.order not in (1, 2):
             raise FewshiftError(
                 f"inner level: rate {self.rate}, steps {self.steps}, order {self.order}: "
                 "give a rate above 0, one step or more, and order 1 or 2"
@@ -110,7 +111,7 @@ class PreconditionerSettings:
                 raise FewshiftError(f"train preconditioners: {name} is {getattr(self, name)}: give 1 or more")
         if self.start_rank is not None and self.start_rank < 1:
             raise FewshiftError(f"train preconditioners: start_rank is {self.start_rank}: give 1 or more")
-        if self.rate <= 0 or self.start_rate <= 0:
+        if not (0 < self.rate < inf and 0 < self.start_rate < inf):
             raise FewshiftError(f"train preconditioners: the rate is {self.rate}: give more than 0")
 
 
@@ -142,7 +143,7 @@ class ClassifierSettings:
         for name in ("updates", "tasks_per_update", "period", "width"):
             if getattr(self, name) < 1:
                 raise FewshiftError(f"train classifier: {name} is {getattr(self, name)}: give 1 or more")
-        if self.rate <= 0 or self.auxiliary < 0:
+        if not (0 < self.rate < inf and 0 <= self.auxiliary < inf):
             raise FewshiftError(
                 f"train classifier: rate {self.rate}, auxiliary {self.auxiliary}: give a rate above 0 and an "
                 "auxiliary weight of 0 or more"

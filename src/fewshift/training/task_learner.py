@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import NamedTuple
 
 import torch
@@ -46,7 +47,7 @@ class TaskSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise FewshiftError(f"training: {name} is {value}: give 1 or more")
-        if self.rate <= 0:
+        if not 0 < self.rate < inf:
             raise FewshiftError(f"training: the rate is {self.rate}: give more than 0")
 
 
