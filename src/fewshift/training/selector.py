@@ -56,7 +56,7 @@ class TrainedSelector:
 
 
 @dataclass(frozen=True)
-class FeatureDomain(ResidentDomain):
+class ExtractedDomain(ResidentDomain):
     """A domain whose images are read as the extractors' features of them, computed once."""
 
     features: Tensor  # (n, k, d), a row an image
@@ -66,14 +66,14 @@ class FeatureDomain(ResidentDomain):
         return self.features.index_select(0, rows)
 
 
-def with_features(domain: ResidentDomain, extractors: Extractors, track: Track = silent) -> FeatureDomain:
+def with_features(domain: ResidentDomain, extractors: Extractors, track: Track = silent) -> ExtractedDomain:
     """The domain with every held image's features."""
     rows = torch.split(torch.arange(len(domain.levels), device=domain.device), CHUNK)
     found = [
         extractors(domain.images(some))
         for some in track(rows, label=f"features of {domain.name}", total=len(rows))
     ]
-    return FeatureDomain(domain.spec, domain.rule, domain.levels, domain.first, torch.cat(found))
+    return ExtractedDomain(domain.spec, domain.rule, domain.levels, domain.first, torch.cat(found))
 
 
 def train_selector(
