@@ -30,6 +30,11 @@ def test_names_as_labels_and_a_split() -> None:
     assert np.array_equal(domain.source.read([(0, 1)])[0], IMAGES[5])
 
 
+def test_names_of_one_number_have_one_order() -> None:
+    for labels in (["1", "01"] * 2, ["01", "1"] * 2):
+        assert array_domain("d", IMAGES[:4], labels).spec.class_names == ("01", "1")
+
+
 def test_ten_classes_are_in_the_order_of_numbers() -> None:
     domain = array_domain("x", [IMAGES[0]] * 24, np.repeat(np.arange(12), 2))
     assert domain.spec.class_names == tuple(str(n) for n in range(12))
@@ -50,9 +55,12 @@ def test_class_names_belong_to_numbers() -> None:
         IMAGES[0].transpose(2, 0, 1),
         torch.from_numpy(IMAGES[0]).permute(2, 0, 1),
         torch.from_numpy(IMAGES[0]).permute(2, 0, 1).float() / 255,
+        (torch.from_numpy(IMAGES[0]).permute(2, 0, 1).float() / 255).requires_grad_(),
+        (torch.from_numpy(IMAGES[0]).permute(2, 0, 1).double() / 255),
         Image.fromarray(IMAGES[0]),
+        Image.fromarray(IMAGES[0]).convert("P", palette=Image.Palette.ADAPTIVE),
     ],
-    ids=["hwc", "int64", "float", "chw", "tensor", "float tensor", "pillow"],
+    ids=["hwc", "int64", "float", "chw", "tensor", "float tensor", "graph", "double", "pillow", "palette"],
 )
 def test_many_forms_of_one_image(given: Any) -> None:
     assert np.array_equal(as_pixels(given, "x"), IMAGES[0])

@@ -130,6 +130,18 @@ def test_classes_whose_images_changed_are_converted_again(tree: Path, tmp_path: 
     assert not (tmp_path / "zoo" / "dataset_spec.json").exists()  # it is not complete
 
 
+def test_an_older_image_that_is_moved_in_is_a_change(tree: Path, tmp_path: Path) -> None:
+    older = tmp_path / "older.jpg"
+    older.write_bytes((tree / "ant" / "1.jpg").read_bytes())
+    os.utime(older, (1, 1))
+    spec = convert_folder(tree, tmp_path / "zoo")
+    records = tmp_path / "zoo" / f"{spec.class_names.index('cow')}.tfrecords"
+    before = records.read_bytes()
+    older.replace(tree / "cow" / "1.jpg")
+    convert_folder(tree, tmp_path / "zoo")
+    assert records.read_bytes() != before
+
+
 def test_a_bad_image_stops_the_conversion_and_is_named(tree: Path, tmp_path: Path) -> None:
     bad = tree / "cow" / "1.jpg"
     bad.write_bytes(bad.read_bytes()[:300])

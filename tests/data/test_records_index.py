@@ -93,6 +93,21 @@ def test_a_read_only_folder_keeps_its_index_in_the_cache(domain: tuple[Path, Spe
         folder.chmod(0o755)
 
 
+def test_an_old_index_beside_records_does_not_hide_the_one_in_the_cache(
+    domain: tuple[Path, Spec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = domain
+    index_folder(folder, 3)
+    for class_id in range(3):
+        os.utime(folder / f"{class_id}.tfrecords", ns=(class_id, class_id))
+    monkeypatch.setattr(index_cache, "_may_write", lambda _: False)
+    kept = index_folder(folder, 3).file  # scanned, and kept elsewhere
+    assert kept is not None
+    assert kept.parent != folder
+    monkeypatch.setattr(index_cache, "scan_files", lambda *_, **__: pytest.fail("scanned again"))
+    assert index_folder(folder, 3).file == kept
+
+
 def test_without_any_place_to_keep_it_the_index_stays_in_memory(
     domain: tuple[Path, Spec], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,8 @@
 import errno
 import gc
 import os
+import shutil
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 import torch
 
 from fewshift.data import shared_memory
-from fewshift.data.shared_memory import KEPT, PAGE, SharedMemory
+from fewshift.data.shared_memory import KEPT, PAGE, PREFIX, SharedMemory
 from fewshift.errors import FewshiftError
 
 
@@ -121,3 +123,22 @@ def test_no_room_anywhere(memory: SharedMemory, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(shared_memory, "_told", True)
     with pytest.raises(FewshiftError, match=r"no room for a task of 3 MiB in .* or read with threads"):
         memory.lend(2**20 * 3 // 4)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there a file in use cannot be removed")
+def test_what_killed_processes_left_is_removed_and_what_is_in_use_is_not(memory: SharedMemory) -> None:
+    home = shared_memory.MEMORY_FOLDER
+    in_use, _, _ = memory.lend(10)
+    abandoned, recent = home / f"{PREFIX}abandoned", home / f"{PREFIX}recent"
+    for folder in (abandoned, recent):
+        folder.mkdir()
+        (folder / "tasks").write_bytes(b"pixels")
+    for folder in (abandoned, in_use.parent):
+        os.utime(folder, (1, 1))
+    another = SharedMemory()
+    another.lend(10)
+    assert not abandoned.exists()
+    assert recent.is_dir()
+    assert in_use.exists()
+    another.close()
+    shutil.rmtree(recent)

@@ -296,6 +296,12 @@ def test_the_page_is_whole_and_asks_nothing_from_outside(make_reads: MakeReads) 
     assert "nan" not in re.sub(r"<style>.*</style>", "", text, flags=re.S)
 
 
+def test_the_page_does_with_notes_that_say_nothing(make_reads: MakeReads) -> None:
+    odd = {"coefficients": {"birds": None}, "losses": [0.0, 0.0]}
+    reads = [Read(replace(read.score, notes=odd), read.where) for read in make_reads(TABLE)]
+    assert page(make_report(reads), "title").startswith("<!doctype html>")
+
+
 def test_the_page_does_without_notes(make_reads: MakeReads) -> None:
     text = page(make_report(make_reads({("ncc", "birds"): [0.5]})))
     assert text.count("<svg") == 1

@@ -150,6 +150,12 @@ def test_a_full_disk_is_one_sentence(
             results.append(make_score())
 
 
+def test_a_name_of_a_compressed_file_is_refused_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"not compressed: give a name without .gz"):
+        open_results(tmp_path / "results.jsonl.gz", {}).__enter__()
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_pipe_or_a_device_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FewshiftError, match="is a pipe or a device"), open_results(Path(os.devnull), {}):
         pass

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from PIL import Image
 
 from fewshift.data.class_split import (
     ALL_TEST,
@@ -17,6 +18,7 @@ from fewshift.data.class_split import (
     spec_of_split,
     split_classes,
 )
+from fewshift.data.decoding import from_picture
 from fewshift.data.domain import Domain, Item, Pixels, Provenance, Role
 from fewshift.errors import DataError
 
@@ -65,6 +67,11 @@ def array_domain(
 
 def as_pixels(image: Any, where: str) -> Pixels:  # (h, w, 1 or 3)
     """An array, tensor or Pillow image as 8-bit pixels, channels last."""
+    if isinstance(image, Image.Image):
+        return from_picture(image, where)
+    if hasattr(image, "detach"):
+        image = image.detach().cpu()
+        image = image.float() if image.is_floating_point() else image  # numpy has no bfloat16
     values = np.asarray(image)
     if values.ndim == 2:
         values = values[..., None]
@@ -132,4 +139,4 @@ def _number(value: Any, where: str) -> int:
 
 def _natural(name: str) -> tuple[int, int, str]:
     """Numbers by size, then names by letter."""
-    return (0, int(name), "") if name.isdecimal() else (1, 0, name)
+    return (0, int(name), name) if name.isdecimal() else (1, 0, name)

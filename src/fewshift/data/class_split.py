@@ -79,7 +79,7 @@ def read_split(path: Path) -> GivenSplit:
     """A split file: {"train": [names], "valid": [names], "test": [names]}, as Meta-Dataset publishes them."""
     remedy = 'it must read {"train": [names], "valid": [names], "test": [names]}'
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as problem:
         raise DataError(
             f"{path}: the split cannot be read ({problem.strerror or problem}): "

@@ -69,7 +69,10 @@ def convert_folder(
         return (stored_bytes(read_bytes(path), str(path)) for path in files[spec.class_names[class_id]])
 
     def changed(class_id: int) -> float:
-        return max(path.stat().st_mtime for path in files[spec.class_names[class_id]])
+        own = files[spec.class_names[class_id]]
+        # a file that is moved here keeps its time of writing, but not that of its folder and its own change
+        times = [path.stat() for path in {*own, *(path.parent for path in own)}]
+        return max(max(time.st_mtime, time.st_ctime) for time in times)
 
     origin = provenance or Provenance(origin=f"converted from {source.name}")
     write_domain(target, spec, images, origin, track, changed)

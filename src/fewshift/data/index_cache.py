@@ -10,6 +10,7 @@ classes, four numbers a class (size, time, checked, records), and each class's r
 from __future__ import annotations
 
 import hashlib
+import operator
 import os
 import zlib
 from collections.abc import Sequence
@@ -64,11 +65,18 @@ def index_folder(
 ) -> RecordIndex:
     """The index of 0.tfrecords, 1.tfrecords, ..: scans what is new or changed, and keeps the result."""
     files = [class_file(folder, class_id) for class_id in range(classes)]
-    kept = next((index for place in _places(folder) if (index := load_index(place, classes))), None)
-    entries: list[Entry] = list(kept.entries) if kept else [_UNKNOWN] * classes
-    stale = [f for f, entry in zip(files, entries, strict=True) if not _is_current(entry, f.path, check)]
-    if not stale and kept:
-        return kept
+    kept = [index for place in _places(folder) if (index := load_index(place, classes))]
+    entries, stale = [_UNKNOWN] * classes, []
+    for file in files:
+        own = (index.entries[file.class_id] for index in kept)
+        current = next((entry for entry in own if _is_current(entry, file.path, check)), None)
+        if current is None:
+            stale.append(file)
+        else:
+            entries[file.class_id] = current
+    if not stale:
+        whole = (index for index in kept if all(map(operator.is_, index.entries, entries)))
+        return next(whole, RecordIndex(tuple(entries), None))
     scanned = 0
     try:
         label = f"indexing {folder.name}"
@@ -140,7 +148,7 @@ def _is_current(entry: Entry, path: Path, check: bool) -> bool:
 def _places(folder: Path) -> tuple[Path, Path]:
     """Where the index may be kept: beside the records, or in the cache under the folder's path, hashed."""
     whole = folder.resolve()
-    name = f"{whole.name}-{hashlib.sha256(str(whole).encode()).hexdigest()[:16]}.bin"
+    name = f"{whole.name}-{hashlib.sha256(os.fsencode(whole)).hexdigest()[:16]}.bin"
     return folder / INDEX_FILE, cache_folder() / "index" / name
 
 

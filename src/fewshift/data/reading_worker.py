@@ -34,7 +34,7 @@ def main() -> None:
     try:
         _send(answers, None)
         _work(sys.stdin.buffer, answers, memory)
-    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+    except (EOFError, BrokenPipeError, KeyboardInterrupt, pickle.UnpicklingError):  # cut short, perhaps
         pass
     memory.remove(sys.argv[2])
     os._exit(0)  # at once: nothing here is worth an orderly end

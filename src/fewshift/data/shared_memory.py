@@ -10,20 +10,25 @@ import contextlib
 import mmap
 import os
 import shutil
+import sys
 import tempfile
 import threading
+import time
 import warnings
 import weakref
 from pathlib import Path
 
 import numpy as np
 
+from fewshift.data.locks import hold
 from fewshift.data.resize import Floats
-from fewshift.errors import FewshiftError
+from fewshift.errors import DataError, FewshiftError
 
 PAGE = 1024  # floats: pieces begin at multiples of it
 KEPT = 160 * 2**20  # bytes that wait for later tasks at most
 MEMORY_FOLDER = Path("/dev/shm")
+PREFIX = "fewshift-tasks-"
+ABANDONED = 3600  # seconds: what is so old and held by nobody was left by processes that were killed together
 _told = False
 
 
@@ -66,20 +71,26 @@ class SharedMemory:
     def close(self) -> None:
         """Remove the files. What is lent stays readable."""
         for file in self._files.values():
-            shutil.rmtree(file.path.parent, ignore_errors=True)
+            file.close()
 
 
 class _File:
     """One file and the pieces of it that are in use."""
 
     def __init__(self, home: Path) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="fewshift-", dir=home)) / "tasks"
-        self.path.touch()
+        _sweep(home)
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home)) / "tasks"
+        self._held = _held(self.path)
         self._lock = threading.RLock()  # a piece may come back at any moment, even while this thread has it
         self._used: dict[int, int] = {}  # first float -> the one after the last
         self._size = 0  # floats
         self._next = 0  # after the piece that was lent last
         self._pages: mmap.mmap | None = None
+
+    def close(self) -> None:
+        shutil.rmtree(self.path.parent, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.close(self._held)
 
     def lend(self, wanted: int) -> tuple[int, Floats]:
         floats = max(wanted, 1)
@@ -131,6 +142,29 @@ class _File:
                 with contextlib.suppress(OSError):  # the file is gone already
                     os.truncate(self.path, needed * 4)
                     self._size = needed
+
+
+def _held(path: Path) -> int:
+    """A new file that this process holds until it closes it or dies: so others know that it is in use."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    hold(fd, f"{path}: another process holds this file")
+    return fd
+
+
+def _sweep(home: Path) -> None:
+    """Remove what processes left here that were killed all at once, with nobody to clean up after them."""
+    if sys.platform == "win32":  # where a file in use cannot be removed, and is not left
+        return
+    for folder in home.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError, DataError):
+            if folder.stat().st_mtime > time.time() - ABANDONED:
+                continue
+            fd = os.open(folder / "tasks", os.O_RDWR)
+            try:
+                hold(fd, "in use")
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(fd)
 
 
 def _homes() -> list[Path]:

@@ -47,7 +47,7 @@ def hold_out(domain: Domain, fraction: float, seed: int = 0) -> tuple[Domain, Do
     if len(blocks) < 2:
         what = "alphabet" if spec.kind == "bilevel" else "class"
         raise DataError(
-            f"{spec.name}: its TRAIN split has one {what}: two or more are needed to hold some out"
+            f"{spec.name}: its TRAIN split has {len(blocks)} {what}: two or more are needed to hold some out"
         )
     wanted = fraction * sum(len(block) for block in blocks)
     order = keyed_stream("hold out", seed, spec.name).sample(len(blocks), len(blocks))

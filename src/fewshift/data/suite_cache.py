@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,7 +29,7 @@ NOTE = "made-from.json"
 def caches_of(root: Path) -> Path:
     """The usual folder for the caches of the domains in this folder."""
     whole = root.resolve()
-    digest = hashlib.sha256(str(whole).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(os.fsencode(whole)).hexdigest()[:16]
     return cache_folder() / "pixels" / f"{whole.name}-{digest}"
 
 

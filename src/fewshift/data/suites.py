@@ -131,7 +131,7 @@ def imported(text: str, what: str) -> Any:
     module, _, function = text.partition(":")
     try:
         found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as problem:
+    except (ImportError, AttributeError, TypeError, ValueError) as problem:
         raise DataError(
             f"{what} {text!r} cannot be imported ({problem}): install its package, or set PYTHONPATH to the "
             "folder of its file (PYTHONPATH=. for this)"

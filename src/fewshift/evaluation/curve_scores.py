@@ -100,7 +100,7 @@ class Mistake:
 
 
 def mistakes(answers: Iterable[Answer], most: int) -> tuple[Mistake, ...]:
-    """Images that were called something else: those wrong most often first, of these the surest first."""
+    """Images that were called something else: first those that were so most often and most surely."""
     by_file: dict[str, list[Answer]] = {}
     for answer in answers:
         by_file.setdefault(answer.file, []).append(answer)

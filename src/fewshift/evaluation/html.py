@@ -154,7 +154,7 @@ def _coefficients(board: Board, contender: Contender) -> str:
         rules.append(len(rows))
         for domain in domains:
             found = [s.notes.get("coefficients") for s in board.cells[contender].get(domain, {}).values()]
-            shares = [f for f in found if isinstance(f, dict) and f]
+            shares = [f for f in found if isinstance(f, dict) and f and None not in f.values()]
             if shares:
                 sources = sources or list(shares[0])
                 rows.append((domain, [sum(s.get(k, 0.0) for s in shares) / len(shares) for k in sources]))

@@ -57,6 +57,8 @@ def open_results(
     each domain.
     """
     refuse_device(path)
+    if path.suffix == ".gz":
+        raise DataError(f"{path}: results are written line by line, not compressed: give a name without .gz")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)  # Windows rewrites newlines
@@ -73,7 +75,7 @@ def open_results(
         text, stump = _whole_lines(fd, path)
         done = set()
         for number, line in enumerate(text.split("\n"), 1):
-            if not line:
+            if not line.strip():
                 continue
             score = from_line(line, f"{path}:{number}")
             _refuse_another_run(score, f"{path}:{number}", run, specs or {})

@@ -219,7 +219,7 @@ class Curve:
 def curves(panels: Sequence[tuple[str, Sequence[Curve]]], label: str) -> str:
     """Loss against step, one panel a heading, all on one scale."""
     lines = [curve for _, inside in panels for curve in inside]
-    most = max(v for curve in lines for v in curve.values)
+    most = max(v for curve in lines for v in curve.values) or 1.0
     steps = max(len(curve.values) for curve in lines) - 1
     high, top, left = 210.0, 30.0, 44.0
     wide = (WIDTH - left) / len(panels)
