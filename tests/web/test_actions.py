@@ -35,7 +35,7 @@ def fields(*classes: tuple[str, list[tuple[str, None]] | None]) -> list[object]:
 
 def test_adapt_try_and_forget(actions: ModuleType, opened: Opened, gallery: Gallery, tmp_path: Path) -> None:
     given = fields(("rot", gallery("red", range(2))), ("grün", gallery("green", range(2))))
-    fit, said, tabs, domains, _, _, download = actions.adapting(opened, tmp_path)("ncc", *given)
+    fit, said, tabs, domains, _, _, download = actions.adapting(opened, tmp_path)(None, "ncc", *given)
     assert "2 classes from 4 images" in said
     assert tabs.visible
     assert "three" in domains
@@ -48,6 +48,8 @@ def test_adapt_try_and_forget(actions: ModuleType, opened: Opened, gallery: Gall
     answers = actions.trying(tmp_path)(fit, tries)
     assert answers.count('class="card"') == 2
     assert answers.count('<div class="says">grün') == 2
+    fit, *_ = actions.adapting(opened, tmp_path)(fit, "ncc", *given)
+    assert not file.exists()  # nobody can fetch it any more
     outputs = actions.forgetting(tmp_path)(fit, *given[LIMITS.most_classes :], tries)
     assert outputs[0] is None
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -57,12 +59,12 @@ def test_mistakes_are_sentences_on_the_page(
     actions: ModuleType, opened: Opened, gallery: Gallery, tmp_path: Path
 ) -> None:
     adapt, classify = actions.adapting(opened, tmp_path), actions.trying(tmp_path)
-    done, said, *_ = adapt("tsp", *fields(("a", gallery("red", range(1)))))
+    done, said, *_ = adapt(None, "tsp", *fields(("a", gallery("red", range(1)))))
     assert done is None
     assert "drop images into two classes at least." in said
     (tmp_path / "uploads" / "text.jpg").write_text("hello")
     text = [(str(tmp_path / "uploads" / "text.jpg"), None)]
-    _, said, *_ = adapt("tsp", *fields(("a", gallery("red", range(1))), ("b", text)))
+    _, said, *_ = adapt(None, "tsp", *fields(("a", gallery("red", range(1))), ("b", text)))
     assert "text.jpg: this is no picture, whatever its name says" in said
     assert "Adapt first" in classify(None, gallery("red", range(1)))
     assert "Drop images here" in classify(None, None)
@@ -76,7 +78,7 @@ def test_what_we_did_wrong_is_a_sentence_too(
 
     monkeypatch.setattr(actions, "adapt_to", broken)
     given = fields(("a", gallery("red", range(1))), ("b", gallery("blue", range(1))))
-    _, said, *_ = actions.adapting(opened, tmp_path)("tsp", *given)
+    _, said, *_ = actions.adapting(opened, tmp_path)(None, "tsp", *given)
     assert "That did not work here (RuntimeError)" in said
     assert "secret" not in said
 

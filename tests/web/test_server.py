@@ -1,5 +1,6 @@
 """The server as a stranger and as a browser meet it: what it refuses, keeps and shows, and whom it calls."""
 
+import http.client
 import ipaddress
 import json
 import re
@@ -9,6 +10,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -67,6 +69,37 @@ def test_an_address_in_place_of_an_upload_is_refused(running: "Running") -> None
         assert found == (403, b"images must be uploaded")
     big = b'{"data": "' + b"x" * 3_000_000 + b'"}'
     assert ask(f"{running.url}gradio_api/queue/join", big, Content_Type="application/json")[0] == 413
+
+
+def test_a_second_content_type_opens_no_way_around(running: "Running") -> None:
+    """Who reads the first and who reads the second must not see two different requests."""
+    image = {"image": {"path": "http://example.org/x.png", "meta": {"_type": "gradio.FileData"}}}
+    body = json.dumps({"data": [None, [image]], "fn_index": 1, "session_hash": "x"}).encode()
+    json_kind, form = "application/json", "multipart/form-data; boundary=xyz"
+    for kinds, status in (((json_kind, form), 400), ((form, json_kind), 400), ((form,), 403)):
+        connection = http.client.HTTPConnection(urlsplit(running.url).netloc, timeout=60)
+        connection.putrequest("POST", "/gradio_api/queue/join")
+        for kind in kinds:
+            connection.putheader("Content-Type", kind)
+        connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body)
+        assert connection.getresponse().status == status
+        connection.close()
+
+
+def test_an_upload_says_how_large_it_is(running: "Running") -> None:
+    for headers, status in (
+        ({"Content-Length": str(LIMITS.upload_bytes + 1)}, 413),
+        ({"Transfer-Encoding": "chunked"}, 411),
+    ):
+        connection = http.client.HTTPConnection(urlsplit(running.url).netloc, timeout=60)
+        connection.putrequest("POST", "/gradio_api/upload")
+        connection.putheader("Content-Type", "multipart/form-data; boundary=xyz")
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        assert connection.getresponse().status == status
+        connection.close()
 
 
 def test_names_of_uploads_reach_no_path(running: "Running", draw: Callable[..., bytes]) -> None:

@@ -53,7 +53,13 @@ def _visible(shown: int) -> list[Any]:
 def adapting(opened: Opened, folder: Path) -> Callable[..., list[Any]]:
     """Fit the classes and show what the adaptation did."""
 
-    def adapt(method: str, *fields: Any, progress: gr.Progress = gr.Progress()) -> list[Any]:  # noqa: B008
+    def adapt(
+        before: Fit | None,
+        method: str,
+        *fields: Any,
+        progress: gr.Progress = gr.Progress(),  # noqa: B008
+    ) -> list[Any]:
+        remove_file(before)
         names, galleries = fields[: LIMITS.most_classes], fields[LIMITS.most_classes :]
 
         def work() -> list[Any]:

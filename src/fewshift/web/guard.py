@@ -12,9 +12,11 @@ from typing import Any
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fewshift.web.limits import LIMITS
 from fewshift.web.upload_names import HarmlessNames, boundary_of
 
 MOST_BYTES = 2_000_000  # of a request that is no upload
+UPLOAD = "/upload"  # where gradio takes files
 
 
 class Guard:
@@ -27,10 +29,19 @@ class Guard:
         """Pass the request on, or refuse it."""
         if scope["type"] != "http" or scope["method"] != "POST":
             await self.app(scope, receive, send)
-        elif (boundary := boundary_of(dict(scope["headers"]).get(b"content-type", b""))) is not None:
-            await self.app(scope, _renamed(HarmlessNames(boundary), receive), send)
-        else:
+            return
+        kinds = _values(scope, b"content-type")
+        boundary = boundary_of(kinds[0]) if kinds else None
+        if len(kinds) > 1:  # of which gradio may read another than is read here
+            await PlainTextResponse("the request has two content types", 400)(scope, receive, send)
+        elif boundary is None or not scope["path"].endswith(UPLOAD):
             await self._checked(scope, receive, send)
+        elif (size := _size(scope)) is None:
+            await PlainTextResponse("the upload does not say how large it is", 411)(scope, receive, send)
+        elif size > LIMITS.upload_bytes:
+            await PlainTextResponse("the upload is too large", 413)(scope, receive, send)
+        else:
+            await self.app(scope, _renamed(HarmlessNames(boundary), receive), send)
 
     async def _checked(self, scope: Scope, receive: Receive, send: Send) -> None:
         body, more = b"", True
@@ -44,6 +55,15 @@ class Guard:
             await PlainTextResponse("images must be uploaded", 403)(scope, receive, send)
         else:
             await self.app(scope, _again(body, receive), send)
+
+
+def _values(scope: Scope, name: bytes) -> list[bytes]:
+    return [value for key, value in scope["headers"] if key.lower() == name]
+
+
+def _size(scope: Scope) -> int | None:
+    lengths = _values(scope, b"content-length")
+    return int(lengths[0]) if len(lengths) == 1 and lengths[0].isdigit() else None
 
 
 def _renamed(names: HarmlessNames, receive: Receive) -> Receive:

@@ -81,7 +81,11 @@ def build_page(opened: Opened, folder: Path) -> gr.Blocks:
         turns = private | {"concurrency_id": queue_on(opened.device)}
         add.click(one_more, [shown], [shown, *cards, add], show_progress="hidden", **private)
         adapted = adapt.click(
-            adapting(opened, folder), [method, *names, *images], results, show_progress_on=[said], **turns
+            adapting(opened, folder),
+            [state, method, *names, *images],
+            results,
+            show_progress_on=[said],
+            **turns,
         )
         tried = adapted.then(trying(folder), [state, tries], [answers], show_progress="hidden", **turns)
         tried.then(watching, [state], [changes], show_progress="minimal", **turns)

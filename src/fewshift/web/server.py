@@ -71,12 +71,12 @@ def serving(opened: Opened, address: Address) -> Iterator[str]:
 
         guards = [Middleware(Guard)]
         if address.is_loopback:  # no other site may pass for this machine in a person's browser
-            guards.insert(0, Middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK_NAMES)))
+            guards.insert(0, Middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK_NAMES, address.host]))
 
         page = build_page(opened, Path(name))
         page.queue(max_size=8, default_concurrency_limit=1, api_open=False)
         page.launch(
-            server_name=address.host,
+            server_name=f"[{address.host}]" if ":" in address.host else address.host,
             server_port=address.port,
             share=False,
             inbrowser=False,
