@@ -198,6 +198,24 @@ def test_classes_come_and_go(small_kit: Kit, pictures: Pictures, adapt: bool) ->
     torch.testing.assert_close(classifier.fitted_.prototypes[0], features.mean(0))
 
 
+def test_changes_say_once_that_they_went_on(small_kit: Kit, pictures: Pictures) -> None:
+    images, labels = pictures(4, 3)
+    classifier = fs.FewShotClassifier(kit=small_kit, settings="published").fit(images[:9], labels[:9])
+    for image in images[9:]:
+        classifier.add_images("shape 1", [image])
+    assert classifier.settings_.why.count("warm") == 1
+
+
+@pytest.mark.parametrize("weights", [[1.0, 2.0], [0.0] * 9, [[1.0] * 9]])
+def test_weights_of_a_score_are_one_an_image(
+    fitted: fs.FewShotClassifier, pictures: Pictures, weights: list[Any]
+) -> None:
+    images, labels = pictures(3, 3)
+    with pytest.raises(fs.FewshiftError, match="for 9 images: give one number an image"):
+        fitted.score(images, labels, sample_weight=weights)
+    assert fitted.score(images, labels, sample_weight=[1] * 9) == fitted.score(images, labels)
+
+
 def test_later_changes_are_deterministic(small_kit: Kit, pictures: Pictures) -> None:
     images, labels = pictures(4, 3)
     found = []
@@ -230,6 +248,8 @@ def test_a_mislabelled_image_is_named(small_kit: Kit, folder: Path) -> None:
     assert str(wrong) in hints
     assert (hints[str(wrong)].label, hints[str(wrong)].nearer_to) == ("shape 0", "shape 2")
     assert "looks more like 'shape 2'" in str(hints[str(wrong)])
+    classifier.remove_class("shape 2", adapt=False)
+    assert str(wrong) not in {hint.name for hint in classifier.support_hints_}
 
 
 def test_progress_is_seen(small_kit: Kit, pictures: Pictures) -> None:

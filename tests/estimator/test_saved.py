@@ -12,7 +12,11 @@ import torch
 import fewshift as fs
 from fewshift.estimator.label_json import from_json, to_json
 from fewshift.nets import bundled
-from fewshift.nets.kit import Kit, save_kit
+from fewshift.nets.adapters import adapters_at
+from fewshift.nets.any_module import backbone_from
+from fewshift.nets.backbone import freeze
+from fewshift.nets.kit import ImageSettings, Kit, save_kit
+from fewshift.nets.lite0 import Lite0
 
 Pictures = Callable[..., tuple[list[Any], list[str]]]
 
@@ -80,6 +84,42 @@ def test_with_its_backbone_it_needs_no_kit(
     fitted.save(tmp_path / "x.fewshift", with_backbone=True)
     query = pictures(3, 2, first=9)[0]
     assert (fs.load(tmp_path / "x.fewshift").predict_proba(query) == fitted.predict_proba(query)).all()
+    fitted.save(tmp_path / "y.fewshift", with_backbone=True, with_support=True)
+    changed = fs.load(tmp_path / "y.fewshift").add_class("new", pictures(4, 2)[0][6:])
+    assert changed.classes_.tolist()[-1] == "new"
+
+
+def test_weights_that_a_package_has_are_put_in_too(pictures: Pictures, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = Lite0()
+    kit = Kit(freeze(net, adapters_at(net, ())), ImageSettings(32))
+    fitted = fs.FewShotClassifier(method="ncc", kit=kit).fit(*pictures(2, 2))
+    fitted.save(tmp_path / "x.fewshift", with_backbone=True)
+    query = pictures(2, 2, first=9)[0]
+    assert (fs.load(tmp_path / "x.fewshift").predict_proba(query) == fitted.predict_proba(query)).all()
+
+
+def test_a_network_that_only_its_owner_can_build_is_refused(pictures: Pictures, tmp_path: Path) -> None:
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    fitted = fs.FewShotClassifier(method="ncc", kit=Kit(backbone_from(net))).fit(*pictures(2, 2))
+    with pytest.raises(
+        fs.FewshiftError, match=r"cannot build a WithLastMap again.* save without the backbone"
+    ):
+        fitted.save(tmp_path / "x.fewshift", with_backbone=True)
+
+
+def test_parameters_that_are_set_later_are_for_the_next_fit(
+    small_kit: Kit, pictures: Pictures, tmp_path: Path
+) -> None:
+    images, labels = pictures(3, 3)
+    fitted, other = (fs.FewShotClassifier(method="pa", kit=small_kit).fit(images, labels) for _ in range(2))
+    fitted.set_params(method="ncc", seed=7)
+    for classifier in (fitted, other):
+        classifier.add_images("shape 1", images[3:5])
+    assert (fitted.predict_proba(images) == other.predict_proba(images)).all()
+    fitted.save(tmp_path / "x.fewshift")
+    loaded = fs.load(tmp_path / "x.fewshift", kit=small_kit)
+    assert (loaded.method, loaded.seed) == ("pa", 0)
 
 
 def test_another_backbone_is_refused(

@@ -21,8 +21,9 @@ from fewshift.evaluation.boards import gather
 from fewshift.evaluation.scores import read_scores
 from fewshift.nets.kit import load_kit
 from fewshift.presets import ablations
+from fewshift.presets.meta_training import PRECONDITIONERS
 from fewshift.presets.paper_tables import table_named
-from fewshift.presets.reproduce import FEATURES, QUICK, Setup
+from fewshift.presets.reproduce import FEATURES, QUICK, SCALES, Scale, Setup
 
 COMMANDS: Any = typer.main.get_command(app)
 ROOT = Path(__file__).parents[2]
@@ -72,13 +73,17 @@ def test_features_need_a_kit_and_a_given_kit_saves_the_backbone() -> None:
     assert len(given) == len(quick) - 1
 
 
-def test_order_two_in_the_time_of_order_one_has_half_the_updates() -> None:
-    setup = Setup(("--records", "R"), ("a", "b"), Path("OUT"), FEATURES, "cpu", "narrow")
+@pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
+def test_order_two_in_the_time_of_order_one_has_half_the_updates(scale: Scale) -> None:
+    setup = Setup(("--records", "R"), ("a", "b"), Path("OUT"), scale, "cpu", "narrow")
+    usual = PRECONDITIONERS[scale.preset](setup.seen).settings.updates
     updates = {}
     for stage in ablations.ablations(setup):
         if stage.words[1] == "preconditioners":
-            assert stage.words.count("--updates") == 1  # a flag takes the place of the scale's
-            updates[stage.makes.name.rsplit("-", 1)[0]] = int(stage.words[stage.words.index("--updates") + 1])
+            given = stage.words.count("--updates")
+            assert given <= 1  # a flag takes the place of the scale's
+            told = stage.words[stage.words.index("--updates") + 1] if given else usual
+            updates[stage.makes.name.rsplit("-", 1)[0]] = int(told)
     assert updates["roots-order-2-short"] == updates["roots-order-2"] // 2 == updates["roots-gram"] // 2
 
 

@@ -16,7 +16,7 @@ from fewshift.nets.choice import choose_engine
 from fewshift.nets.kit import Kit
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
-from fewshift.presets.rates import Grid, Point, begun_at, best_threshold, choose_rates, tune
+from fewshift.presets.rates import Grid, Point, begun_at, best_threshold, choose_rates, tune, unchosen
 from fewshift.types import Address, Episode, Labelled, Task
 
 
@@ -48,6 +48,15 @@ def test_a_rate_of_nothing_on_one_side_does_not_silence_the_other() -> None:
     assert rule(task, sure).rates == pytest.approx((0.0, 0.4), abs=1e-3)
     between = without_oracle(pairs, threshold=0.0)(task, unsure).rates  # at the threshold
     assert between == pytest.approx((0.125, 0.2))
+
+
+def test_what_validation_chose_with_another_p_is_forgotten(kit: Kit) -> None:
+    rates = {name: {"seen": [1.0, 1.0], "unseen": [1.0, 1.0]} for name in ("gd", "tsa", "tsp", "tsp_start")}
+    told = {"backbone": {"width": 4}, "preconditioners": {"updates": 3}}
+    chosen = {"certainty_threshold": 0.3, "validation": {"scale": 6.0}, "start_shares": {"tsp_start": {}}}
+    whole = replace(kit, info={**told, **chosen, "rates": rates, "classifier": {"width": 4}})
+    assert unchosen(whole, ("a", "b")) == {**told, "rates": {name: rates[name] for name in ("gd", "tsa")}}
+    assert unchosen(whole, ("a", "c")) == told  # "seen" means something else
 
 
 @pytest.fixture(scope="module")

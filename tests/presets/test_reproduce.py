@@ -24,6 +24,7 @@ from fewshift.presets.ablations import Likeliest, hard_label
 from fewshift.presets.paper_tables import COLUMNS, TABLES, table_named
 from fewshift.presets.reproduce import (
     ADAPTERS,
+    FEATURES,
     FULL,
     PAPER,
     QUICK,
@@ -71,6 +72,25 @@ def test_every_command_can_be_parsed(table: str, scale: Scale) -> None:
             command = command.commands[words.pop(0)]
         command.make_context("fewshift", words)  # raises where an option is unknown
         assert str(stage.makes) in stage.words
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_scale_that_a_command_lacks_is_refused_before_anything_runs(table: str) -> None:
+    for kit in (None, "narrow"):
+        try:
+            stages = table_named(table).stages(replace(setup_of(FEATURES), kit=kit))
+        except FewshiftError as problem:
+            assert "scale" in str(problem)  # noqa: PT017  (either is right, by table)
+            continue
+        for stage in (stage for stage in stages if stage.words[0] == "train" and "--preset" in stage.words):
+            assert stage.words[1] in ("preconditioners", "classifier")
+
+
+def test_a_folder_that_is_named_like_an_option_changes_no_file() -> None:
+    makes = [
+        [s.makes.name for s in table_named("low-rank").stages(setup_of(QUICK, out=o))] for o in ("6", "O")
+    ]
+    assert makes[0] == makes[1]
 
 
 def test_what_a_stage_reads_was_made_before() -> None:

@@ -48,7 +48,7 @@ def evaluate(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="Names with commas, or all the kit has; your own as package.module:build. "
+            help="Names with commas, or all the kit has; your own as package.module:build (not in a curve). "
             f"Default: {DEFAULT_METHODS}; of a curve tsp,ncc,linear_probe."
         ),
     ] = None,

@@ -32,8 +32,9 @@ from fewshift.cli.train_shrink import shrink
 train = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="Train an extractor, its preconditioners, the dataset classifier. Every command can be stopped with "
-    "Ctrl-C or killed, goes on with `--resume` to the same numbers, and runs under `torchrun`.",
+    help="Train an extractor, its preconditioners, the dataset classifier. Trainings can be stopped with "
+    "Ctrl-C or killed, go on with `--resume` to the same numbers, and run under `torchrun`; `rates` goes on "
+    "by the same command.",
 )
 
 

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched, words
 from fewshift.cli.train_wanted import MetaWanted
 from fewshift.data.domain import Domain
-from fewshift.data.protocol import VARYING
 from fewshift.data.subset import at_most, hold_out
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.pixel_rule import pixel_rule
@@ -19,25 +18,10 @@ from fewshift.nets.bundled import find_kit
 from fewshift.nets.feature_kit import moves_only_the_last_map, on_features, with_sites
 from fewshift.nets.kit import Kit
 from fewshift.nets.precision import precision_named
-from fewshift.presets.small_data import (
-    LETTERS,
-    SMALL_TASKS,
-    VARIED,
-    small_classifier,
-    small_preconditioners,
-)
-from fewshift.presets.training import (
-    LAST_MAP_TASKS,
-    QUICK_TASKS,
-    Recipe,
-    changed,
-    last_map_classifier,
-    last_map_preconditioners,
-    paper_classifier,
-    paper_preconditioners,
-    quick_classifier,
-    quick_preconditioners,
-)
+from fewshift.presets.meta_training import CLASSIFIERS, PRECONDITIONERS, PROTOCOLS
+from fewshift.presets.rates import unchosen
+from fewshift.presets.small_data import LETTERS, VARIED
+from fewshift.presets.training import Recipe, changed, period_of
 from fewshift.progress import Track
 from fewshift.training.classifier import train_classifier
 from fewshift.training.distributed import Team
@@ -53,19 +37,6 @@ from fewshift.training.tasks import ResidentTasks
 from fewshift.training.varied import VariedTasks
 from fewshift.types import Split
 
-PRECONDITIONERS = {
-    "paper": paper_preconditioners,
-    "quick": quick_preconditioners,
-    "small": small_preconditioners,
-    "last-map": last_map_preconditioners,
-}
-CLASSIFIERS = {
-    "paper": paper_classifier,
-    "quick": quick_classifier,
-    "small": small_classifier,
-    "last-map": last_map_classifier,
-}
-PROTOCOLS = {"paper": VARYING, "quick": QUICK_TASKS, "small": SMALL_TASKS, "last-map": LAST_MAP_TASKS}
 S = TypeVar("S", PreconditionerSettings, ClassifierSettings, PolicySettings)
 
 
@@ -105,7 +76,7 @@ def run_preconditioners(wanted: MetaWanted) -> None:
             classifier=None,
             domains=trained.preconditioners.domains,
             info={
-                **ready.kit.info,
+                **unchosen(ready.kit, trained.preconditioners.domains),
                 "preconditioners": about_run(recipe.settings, ready, wanted, trained.outcome),
             },
         )
@@ -137,7 +108,10 @@ def run_classifier(wanted: MetaWanted) -> None:
         kit = replace(
             ready.kit.to("cpu"),
             classifier=trained.classifier,
-            info={**ready.kit.info, "classifier": about_run(recipe.settings, ready, wanted, trained.outcome)},
+            info={
+                **unchosen(ready.kit, ready.kit.domains),
+                "classifier": about_run(recipe.settings, ready, wanted, trained.outcome),
+            },
         )
         names = ", ".join(kit.domains)
         finish(kit, kit_path, ready.team, f"trained a classifier of {names}{skipped_note(trained.outcome)}")
@@ -206,8 +180,7 @@ def with_changes(recipe: Recipe[S], wanted: MetaWanted) -> Recipe[S]:
         assert not isinstance(recipe.settings, PolicySettings)  # it has no inner level
         changes["inner"] = replace(recipe.settings.inner, **inner)
     if changes.get("updates") is not None and not isinstance(recipe.settings, PolicySettings):
-        once = recipe.settings.period == recipe.settings.updates  # the rate falls once, over the whole run
-        changes["period"] = changes["updates"] if once else min(recipe.settings.period, changes["updates"])
+        changes["period"] = period_of(recipe, changes["updates"])
     return changed(recipe, wanted.run.save_every, wanted.validate_every, wanted.keep_last, **changes)
 
 

@@ -88,6 +88,9 @@ def adapt(tools: Tools, support: Support) -> Fitted:
     )
 
 
+WARM = "warm, after"
+
+
 def readapt(tools: Tools, support: Support, before: Fitted) -> Fitted:
     """Go on from the present parameters on a changed support set, for half as many steps as at first.
 
@@ -99,7 +102,12 @@ def readapt(tools: Tools, support: Support, before: Fitted) -> Fitted:
     settings = before.settings
     if settings.steps:
         steps = max(LEAST_WARM, settings.steps // 2)
-        settings = replace(settings, steps=steps, why=f"warm, after {settings.steps} steps: {settings.why}")
+        why = (
+            settings.why
+            if settings.why.startswith(WARM)
+            else f"{WARM} {settings.steps} steps: {settings.why}"
+        )
+        settings = replace(settings, steps=steps, why=why)
     engine, light = lighter(tools.engine, task, before.params)
     with ticking(tools.track, settings.steps) as tick:
         end = _descended(engine, light, plan, before.params, settings, tick)

@@ -89,4 +89,5 @@ def prototypes_without(fitted: Fitted, label: Hashable) -> Fitted:
         classes=class_array([classes[place] for place in kept]),
         prototypes=fitted.prototypes[kept],
         counts=tuple(fitted.counts[place] for place in kept),
+        hints=tuple(hint for hint in fitted.hints if label not in (hint.label, hint.nearer_to)),
     )

@@ -69,9 +69,10 @@ class FewShotClassifier(SklearnContract, FitResults):
         opened = kits.open_kit(self.kit, self.device, self.engine, self.quiet)
         read = inputs.read(items, opened.rule, track)
         support = Support(read.images, torch.tensor(codes), read.names, tuple(classes.tolist()))
-        fitted = adapt(self._tools(opened, track), support)
+        fitted = adapt(Tools(opened.kit, opened.engine, *self._asked, track), support)
         self._now_open = opened  # not before: a fit that fails changes nothing
         self._kit_of_fit = opened.name if self.kit is None else self.kit
+        self._asked_of_fit = self._asked
         self._keep(fitted, support, began)
         return self
 
@@ -138,8 +139,14 @@ class FewShotClassifier(SklearnContract, FitResults):
     def score(self, X: inputs.Images, y: Any = None, sample_weight: Any = None) -> float:
         """The share of images that get their label; like `fit`, it takes a folder a class, too."""
         items, labels = inputs.labelled_items(X, y)
+        weights = None if sample_weight is None else np.asarray(sample_weight, float)
+        if weights is not None and (weights.shape != (len(labels),) or not weights.sum() > 0):
+            raise FewshiftError(
+                f"sample_weight has shape {weights.shape} and the sum {weights.sum():g} for {len(labels)} "
+                "images: give one number an image, not all of them 0"
+            )
         right = [bool(a == b) for a, b in zip(self.predict(items).tolist(), labels, strict=True)]
-        return float(np.average(right, weights=sample_weight))
+        return float(np.average(right, weights=weights))
 
     def unknown_score(self, X: inputs.Images) -> NDArray[np.float64]:  # (n,)
         """How unlike every class an image is: 0 to 1; half of the classes' own images are below 0.5."""
@@ -165,19 +172,20 @@ class FewShotClassifier(SklearnContract, FitResults):
     ) -> None:
         """Write one small file, all or nothing.
 
-        It names its kit; `with_backbone` puts the frozen weights in, so that nothing else is needed to
-        predict. `with_support` keeps the support images, small and in 8 bits, so that a loaded classifier
-        can be re-adapted.
+        It names its kit; `with_backbone` puts the frozen weights in, so that no kit is needed to predict.
+        `with_support` keeps the support images, small and in 8 bits, so that a loaded classifier can be
+        re-adapted; with both, the whole kit goes in.
         """
         from fewshift.estimator.saved import write_classifier
 
+        fitted, (method, mode, seed) = self.fitted_, self._asked_of_fit
         write_classifier(
             path,
-            self.fitted_,
+            fitted,
             self._opened,
-            self.method,
-            mode=self.settings,
-            seed=self.seed,
+            method,
+            mode=mode,
+            seed=seed,
             support=self._support() if with_support else None,
             with_backbone=with_backbone,
         )
@@ -208,5 +216,10 @@ class FewShotClassifier(SklearnContract, FitResults):
         if began is not None:
             self.seconds_ = time.perf_counter() - began
 
+    @property
+    def _asked(self) -> tuple[str, str, int]:
+        return self.method, self.settings, self.seed
+
     def _tools(self, opened: kits.Opened, track: Track) -> Tools:
-        return Tools(opened.kit, opened.engine, self.method, self.settings, self.seed, track)
+        """For changes: parameters that were set after `fit` are for the next one."""
+        return Tools(opened.kit, opened.engine, *self._asked_of_fit, track)

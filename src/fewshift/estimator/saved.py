@@ -26,7 +26,7 @@ from fewshift.estimator.fitted import Fitted, Settings
 from fewshift.estimator.label_json import from_json, to_json
 from fewshift.estimator.labels import class_array
 from fewshift.estimator.unknown import Familiar
-from fewshift.nets.architectures import TIMM
+from fewshift.nets.architectures import TIMM, described
 from fewshift.nets.bundled import bundled_kits
 from fewshift.nets.kit import Kit, load_kit, save_kit
 from fewshift.nets.tensor_file import Kind, join, part, read_tensors, write_tensors
@@ -69,7 +69,8 @@ def write_classifier(
     if support is not None:
         tensors["support"] = {"images": _levels(support.images, opened.rule), "labels": support.labels}
     if with_backbone:
-        tensors["kit"] = {"file": _kit_bytes(opened.kit)}
+        kit = opened.kit if support is not None else Kit(opened.kit.backbone, opened.kit.images)
+        tensors["kit"] = {"file": _kit_bytes(kit)}
     write_tensors(os.fspath(path), CLASSIFIER, header, join(tensors))
 
 
@@ -101,6 +102,7 @@ def load(
     pixels: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in header["pixels"].items()}
     rule = PixelRule(**pixels)
     classifier._now_open, classifier._kit_of_fit = replace(opened, rule=rule), kit
+    classifier._asked_of_fit = classifier._asked
     classes = tuple(from_json(value) for value in header["classes"])
     fitted = Fitted(
         classes=class_array(classes),
@@ -140,10 +142,15 @@ def _channels(rule: PixelRule) -> tuple[Tensor, Tensor]:
 
 
 def _kit_bytes(kit: Kit) -> Tensor:
-    """The backbone as a kit file inside this file, so that both are read by the same code."""
+    """A kit's file inside this file, with its weights even where a package has them."""
+    if described(kit.backbone.net) is None:
+        raise FewshiftError(
+            f"Fewshift cannot build a {type(kit.backbone.net).__name__} again, so a file cannot carry it: "
+            "save without the backbone, and give the kit when loading"
+        )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "backbone.kit"
-        save_kit(Kit(kit.backbone, kit.images), path)
+        save_kit(kit, path, weights=True)
         return torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8)
 
 

@@ -15,6 +15,7 @@ from fewshift.methods.tsp import build as build_tsp
 from fewshift.methods.tsp import build_tuned as build_tsp_tuned
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
+from fewshift.presets.meta_training import PRECONDITIONERS
 from fewshift.presets.reproduce import Setup, Stage, begun
 
 HARD_LABEL = "fewshift.presets.ablations:hard_label"
@@ -112,5 +113,7 @@ def _compared(setup: Setup, name: str, outer: tuple[str, ...] = (), tuned: bool 
 def _half(setup: Setup) -> tuple[str, ...]:
     """Half of the updates: at order 2 about the time of all of them at order 1."""
     words = setup.scale.more.get("preconditioners", ())
-    updates = int(words[words.index("--updates") + 1]) if "--updates" in words else 10_000
+    updates = PRECONDITIONERS[setup.scale.preset](setup.seen).settings.updates
+    if "--updates" in words:
+        updates = int(words[words.index("--updates") + 1])
     return ("--updates", str(max(1, updates // 2)))

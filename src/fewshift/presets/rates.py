@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.evaluate import Setting, score
@@ -25,6 +25,7 @@ from fewshift.types import Episode, Method
 LazyEpisode: TypeAlias = Callable[[], Episode]  # read when needed: a task may be 50 MB of pixels
 TUNABLE = ("pa", "tsa", "ta2", "gd", "tsp", "start", "tsp_start", "tsp_ta2")
 # What validation chooses beside rates: the axis of the search, its name in a kit's info, the methods.
+OF_DOMAINS = ("start", "tsp", "tsp_start")  # methods that take what a kit's domains have learned
 SHARES = (
     ("start", START_SHARES, ("start", "tsp_start")),
     ("common", COMMON_SHARES, ("start", "tsp_start")),
@@ -109,6 +110,26 @@ class ChosenRates:
         if self.threshold is not None:
             info["certainty_threshold"] = self.threshold
         return replace(kit, info=info)
+
+
+def unchosen(kit: Kit, domains: tuple[str, ...]) -> dict[str, Any]:
+    """What a kit says of itself once it has another P, of these domains, or another classifier.
+
+    What validation chose with the old ones goes; rates of methods that use neither stay.
+    """
+    same = kit.domains in ((), domains)
+    kept = {}
+    for name, told in kit.info.items():
+        if name in ("rates", "rates_tried"):
+            kept[name] = {method: own for method, own in told.items() if same and method not in OF_DOMAINS}
+        elif name not in (
+            "classifier",
+            "certainty_threshold",
+            "validation",
+            *(what for _, what, _ in SHARES),
+        ):
+            kept[name] = told
+    return {name: told for name, told in kept.items() if told}
 
 
 def begun_at(other: Kit, kit: Kit) -> Kit:

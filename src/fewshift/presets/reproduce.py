@@ -17,7 +17,11 @@ from fewshift.errors import FewshiftError
 from fewshift.methods import ABOUT
 
 WITHOUT_DOMAINS = ("classifier", "rates")  # these commands take the kit's
-FOR_SMALL_DOMAINS = ("backbone", "preconditioners", "classifier")  # have such a preset
+# the commands that have such a preset, or need none
+HAVE = {
+    "small": ("backbone", "preconditioners", "classifier", "rates"),
+    "last-map": ("preconditioners", "classifier", "rates"),
+}
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ class Setup:
 
     def digest(self, words: Sequence[str]) -> str:
         """A few letters for a command, the same wherever the folder is."""
-        plain = [word.replace(str(self.out), "") for word in words]
+        plain = [word.replace(str(self.file("")), f"/{self.scale.name}") for word in words]
         return hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:6]
 
     def train(
@@ -113,7 +117,7 @@ class Setup:
     ) -> Stage:
         """A train command that goes on where it was stopped; `name` is for tables, where kits stand."""
         command = what.split()[0]
-        if self.scale.preset == "small" and command not in (*FOR_SMALL_DOMAINS, "rates"):
+        if command not in HAVE.get(self.scale.preset, (command,)):
             raise FewshiftError(f"`train {command}` has no scale {self.scale.name}: choose quick or paper")
         words = ["train", *what.split(), *self.source]
         if kit is not None:
