@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 from two_processes import main as alone
 
+from fewshift.errors import FewshiftError
 from fewshift.training import journal
 from fewshift.training.distributed import ALONE, Team
 
@@ -60,6 +61,12 @@ def test_shares_are_all_items_each_once() -> None:
     assert sorted(chain.from_iterable(parts)) == items
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
     assert ALONE.share(items) == items
+
+
+def test_nobody_is_left_without_work() -> None:
+    Team(0, 3).check_enough(3, "sets")
+    with pytest.raises(FewshiftError, match="3 processes cannot share 2 sets a step: start 2 at most"):
+        Team(0, 3).check_enough(2, "sets")
 
 
 def test_alone_nothing_is_sent() -> None:

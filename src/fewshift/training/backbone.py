@@ -66,6 +66,7 @@ class BackboneLearner:
         self.streams = [image_stream(d, settings.batch(name), settings.seed) for name, d in domains.items()]
         self.counts = [stream.batch for stream in self.streams]
         self.units = sum(self.counts)
+        team.check_enough(min(self.counts), "images of a domain")
         classes = {stream.domain.name: stream.classes for stream in self.streams}
         self.model = new_multi_head(classes, settings.width, settings.stem_padding, settings.seed)
         if team.size > 1:

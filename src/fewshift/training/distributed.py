@@ -33,6 +33,13 @@ class Team:
         """This process's part: every `size`-th item, so that the parts together are all items, each once."""
         return list(items[self.rank :: self.size])
 
+    def check_enough(self, count: int, what: str) -> None:
+        """Refuse to share fewer things a step than there are processes: some would have nothing to do."""
+        if count < self.size:
+            raise FewshiftError(
+                f"{self.size} processes cannot share {count} {what} a step: start {count} at most"
+            )
+
     def add_up(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its sum over all processes: one message for all of them."""
         if self.size == 1 or not tensors:

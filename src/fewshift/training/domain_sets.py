@@ -44,6 +44,7 @@ class DomainSets:
 
     def at(self, step: int, team: Team = ALONE) -> Sets:
         """This process's sets of this step."""
+        team.check_enough(self.count, "sets of images")
         numbers = range(step * self.count, (step + 1) * self.count)
         chosen = [self._domain(number) for number in numbers]
         mine = team.share(range(self.count))
