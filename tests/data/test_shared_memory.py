@@ -15,7 +15,7 @@ import torch
 
 from fewshift.data import shared_memory
 from fewshift.data.shared_memory import KEPT, PAGE, PREFIX, SharedMemory
-from fewshift.errors import FewshiftError
+from fewshift.errors import DataError, FewshiftError
 
 
 @pytest.fixture
@@ -142,3 +142,12 @@ def test_what_killed_processes_left_is_removed_and_what_is_in_use_is_not(memory:
     assert in_use.exists()
     another.close()
     shutil.rmtree(recent)
+
+
+def test_a_place_without_locks_serves_too(memory: SharedMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise DataError("no locks here")
+
+    monkeypatch.setattr(shared_memory, "hold", refuse)
+    path, _, _ = memory.lend(10)
+    assert path.parent.parent == shared_memory.MEMORY_FOLDER

@@ -16,7 +16,16 @@ from fewshift.nets.choice import choose_engine
 from fewshift.nets.kit import Kit
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
-from fewshift.presets.rates import Grid, Point, begun_at, best_threshold, choose_rates, tune, unchosen
+from fewshift.presets.rates import (
+    OF_DOMAINS,
+    Grid,
+    Point,
+    begun_at,
+    best_threshold,
+    choose_rates,
+    tune,
+    unchosen,
+)
 from fewshift.types import Address, Episode, Labelled, Task
 
 
@@ -51,7 +60,7 @@ def test_a_rate_of_nothing_on_one_side_does_not_silence_the_other() -> None:
 
 
 def test_what_validation_chose_with_another_p_is_forgotten(kit: Kit) -> None:
-    rates = {name: {"seen": [1.0, 1.0], "unseen": [1.0, 1.0]} for name in ("gd", "tsa", "tsp", "tsp_start")}
+    rates = {name: {"seen": [1.0, 1.0], "unseen": [1.0, 1.0]} for name in ("gd", "tsa", *OF_DOMAINS)}
     told = {"backbone": {"width": 4}, "preconditioners": {"updates": 3}}
     chosen = {"certainty_threshold": 0.3, "validation": {"scale": 6.0}, "start_shares": {"tsp_start": {}}}
     whole = replace(kit, info={**told, **chosen, "rates": rates, "classifier": {"width": 4}})

@@ -87,10 +87,11 @@ def test_a_scale_that_a_command_lacks_is_refused_before_anything_runs(table: str
 
 
 def test_a_folder_that_is_named_like_an_option_changes_no_file() -> None:
-    makes = [
-        [s.makes.name for s in table_named("low-rank").stages(setup_of(QUICK, out=o))] for o in ("6", "O")
-    ]
-    assert makes[0] == makes[1]
+    usual, *others = (
+        [stage.makes.name for stage in table_named("low-rank").stages(setup_of(QUICK, out=out))]
+        for out in ("OUT", "6", ".")
+    )
+    assert others == [usual, usual]
 
 
 def test_what_a_stage_reads_was_made_before() -> None:

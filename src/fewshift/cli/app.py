@@ -33,7 +33,7 @@ from fewshift.cli.train import train
 from fewshift.cli.web import web
 from fewshift.errors import FewshiftError
 
-NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
+NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 class ReaderLeft(Exception):
@@ -125,8 +125,8 @@ def main() -> None:
         if problem.filename is None and problem.errno in NO_ROOM:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             print(
-                f"fewshift: what is printed cannot be written ({problem.strerror}): make room, or send it "
-                "elsewhere",
+                f"fewshift: what is printed, or a temporary file, cannot be written ({problem.strerror}): "
+                "make room, or send it elsewhere",
                 file=sys.stderr,
             )
             sys.exit(2)

@@ -14,14 +14,7 @@ from fewshift.data.subset import hold_out
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import ImageSettings, Kit
 from fewshift.presets.small_data import small_backbone
-from fewshift.presets.training import (
-    QUICK_SIZE,
-    QUICK_TASKS,
-    changed,
-    paper_backbone,
-    period_of,
-    quick_backbone,
-)
+from fewshift.presets.training import QUICK_SIZE, QUICK_TASKS, changed, paper_backbone, quick_backbone
 from fewshift.training.backbone import train_backbone
 from fewshift.training.distill import Teacher
 from fewshift.training.teachers import load_teacher
@@ -76,7 +69,7 @@ def run(wanted: Wanted) -> None:
         if wanted.batch is not None:
             settings = replace(settings, default_batch=wanted.batch, batches={})
         if wanted.updates is not None:
-            settings = replace(settings, period=period_of(BACKBONES[wanted.preset](names), wanted.updates))
+            settings = replace(settings, period=min(settings.period, wanted.updates))
         size = wanted.image_size or (QUICK_SIZE if quick else 84)
         pad = min(settings.augmentation.pad, size // 8)
         varied = replace(settings.augmentation, pad=pad)

@@ -21,7 +21,7 @@ from fewshift.nets.precision import precision_named
 from fewshift.presets.meta_training import CLASSIFIERS, PRECONDITIONERS, PROTOCOLS
 from fewshift.presets.rates import unchosen
 from fewshift.presets.small_data import LETTERS, VARIED
-from fewshift.presets.training import Recipe, changed, period_of
+from fewshift.presets.training import Recipe, changed
 from fewshift.progress import Track
 from fewshift.training.classifier import train_classifier
 from fewshift.training.distributed import Team
@@ -180,7 +180,8 @@ def with_changes(recipe: Recipe[S], wanted: MetaWanted) -> Recipe[S]:
         assert not isinstance(recipe.settings, PolicySettings)  # it has no inner level
         changes["inner"] = replace(recipe.settings.inner, **inner)
     if changes.get("updates") is not None and not isinstance(recipe.settings, PolicySettings):
-        changes["period"] = period_of(recipe, changes["updates"])
+        once = recipe.settings.period == recipe.settings.updates  # the rate falls once, over the whole run
+        changes["period"] = changes["updates"] if once else min(recipe.settings.period, changes["updates"])
     return changed(recipe, wanted.run.save_every, wanted.validate_every, wanted.keep_last, **changes)
 
 

@@ -25,7 +25,7 @@ from fewshift.nets.extractors import extractors_of
 from fewshift.nets.kit import Kit, Part
 from fewshift.nets.tensor_file import join
 from fewshift.presets import baselines
-from fewshift.presets.training import QUICK_TASKS, Recipe, changed, period_of
+from fewshift.presets.training import QUICK_TASKS, Recipe, changed
 from fewshift.progress import Track
 from fewshift.training.augment import Augmentation
 from fewshift.training.blender import train_blender
@@ -75,10 +75,11 @@ def ready(wanted: Wanted) -> Iterator[Ready]:
 
 
 def with_changes(recipe: Recipe[S], wanted: Wanted, changes: Mapping[str, Any]) -> Recipe[S]:
-    """The preset with the options in it."""
+    """The preset with the options in it; a shorter run has a shorter cosine."""
     given = {name: value for name, value in changes.items() if value is not None}
-    if "updates" in given and getattr(recipe.settings, "period", None) is not None:
-        given["period"] = period_of(recipe, given["updates"])
+    period = getattr(recipe.settings, "period", None)
+    if "updates" in given and period is not None:
+        given["period"] = min(period, given["updates"])
     return changed(recipe, wanted.run.save_every, **given)
 
 

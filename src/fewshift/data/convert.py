@@ -70,9 +70,8 @@ def convert_folder(
 
     def changed(class_id: int) -> float:
         own = files[spec.class_names[class_id]]
-        # a file that is moved here keeps its time of writing, but not that of its folder and its own change
-        times = [path.stat() for path in {*own, *(path.parent for path in own)}]
-        return max(max(time.st_mtime, time.st_ctime) for time in times)
+        # a file that is moved here keeps its own time, but not that of its folder
+        return max(path.stat().st_mtime for path in {*own, *(path.parent for path in own)})
 
     origin = provenance or Provenance(origin=f"converted from {source.name}")
     write_domain(target, spec, images, origin, track, changed)

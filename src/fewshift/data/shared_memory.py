@@ -88,9 +88,9 @@ class _File:
         self._pages: mmap.mmap | None = None
 
     def close(self) -> None:
-        shutil.rmtree(self.path.parent, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.close(self._held)
+        shutil.rmtree(self.path.parent, ignore_errors=True)
 
     def lend(self, wanted: int) -> tuple[int, Floats]:
         floats = max(wanted, 1)
@@ -147,13 +147,14 @@ class _File:
 def _held(path: Path) -> int:
     """A new file that this process holds until it closes it or dies: so others know that it is in use."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    hold(fd, f"{path}: another process holds this file")
+    with contextlib.suppress(DataError):  # some file systems have no locks; there nothing is swept
+        hold(fd, "in use")
     return fd
 
 
 def _sweep(home: Path) -> None:
     """Remove what processes left here that were killed all at once, with nobody to clean up after them."""
-    if sys.platform == "win32":  # where a file in use cannot be removed, and is not left
+    if sys.platform == "win32":  # where a file in use cannot be removed by others
         return
     for folder in home.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError, DataError):

@@ -12,6 +12,7 @@ from fewshift.data.cache.source import CachedSource
 from fewshift.data.domain import Domain, ImageSource, Item
 from fewshift.data.folder import FolderSource
 from fewshift.data.records import RecordSource
+from fewshift.data.subset import Renumbered
 
 AT_ONCE = 64  # images that are read together
 
@@ -31,7 +32,8 @@ def image_state(domain: Domain, items: Sequence[Item]) -> str:
 def stamps(files: Iterable[Path]) -> bytes:
     """A line for each file: its name, its size and when it was written."""
     statuses = ((path.name, path.stat()) for path in files)
-    return "".join(f"{name} {now.st_size} {now.st_mtime_ns}\n" for name, now in statuses).encode()
+    lines = (f"{name} {now.st_size} {now.st_mtime_ns}\n" for name, now in statuses)
+    return "".join(lines).encode(errors="surrogateescape")  # a name need not be text
 
 
 def _files(source: ImageSource) -> Iterable[Path] | None:
@@ -40,6 +42,8 @@ def _files(source: ImageSource) -> Iterable[Path] | None:
         return source.class_files()
     if isinstance(source, CachedSource):
         return [Locations(source.folder).pixels]
+    if isinstance(source, Renumbered):
+        return _files(source.source)
     if isinstance(source, FolderSource):
         return chain.from_iterable(source.files)
     return None

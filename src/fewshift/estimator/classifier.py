@@ -178,7 +178,7 @@ class FewShotClassifier(SklearnContract, FitResults):
         """
         from fewshift.estimator.saved import write_classifier
 
-        fitted, (method, mode, seed) = self.fitted_, self._asked_of_fit
+        fitted, (method, mode, seed) = self.fitted_, self._asked_before
         write_classifier(
             path,
             fitted,
@@ -220,6 +220,11 @@ class FewShotClassifier(SklearnContract, FitResults):
     def _asked(self) -> tuple[str, str, int]:
         return self.method, self.settings, self.seed
 
+    @property
+    def _asked_before(self) -> tuple[str, str, int]:
+        asked: tuple[str, str, int] = vars(self).get("_asked_of_fit", self._asked)  # older pickles have none
+        return asked
+
     def _tools(self, opened: kits.Opened, track: Track) -> Tools:
         """For changes: parameters that were set after `fit` are for the next one."""
-        return Tools(opened.kit, opened.engine, *self._asked_of_fit, track)
+        return Tools(opened.kit, opened.engine, *self._asked_before, track)

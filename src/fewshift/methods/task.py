@@ -26,7 +26,7 @@ def checked(task: Task) -> Task:
         raise FewshiftError(
             f"support images are {images.dtype}: scale them to floats first, see fewshift.data.pixels.prepare"
         )
-    if not bool(images.isfinite().all()):
+    if not bool(images.sum().isfinite()) and not bool(images.isfinite().all()):  # a sum is far quicker
         raise FewshiftError(
             "support images hold numbers that are not finite: look for NaN where they are made"
         )

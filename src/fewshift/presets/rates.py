@@ -24,8 +24,8 @@ from fewshift.types import Episode, Method
 
 LazyEpisode: TypeAlias = Callable[[], Episode]  # read when needed: a task may be 50 MB of pixels
 TUNABLE = ("pa", "tsa", "ta2", "gd", "tsp", "start", "tsp_start", "tsp_ta2")
+OF_DOMAINS = ("start", "tsp", "tsp_start", "tsp_ta2")  # methods that take what a kit's domains have learned
 # What validation chooses beside rates: the axis of the search, its name in a kit's info, the methods.
-OF_DOMAINS = ("start", "tsp", "tsp_start")  # methods that take what a kit's domains have learned
 SHARES = (
     ("start", START_SHARES, ("start", "tsp_start")),
     ("common", COMMON_SHARES, ("start", "tsp_start")),

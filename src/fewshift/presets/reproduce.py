@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -109,7 +110,8 @@ class Setup:
 
     def digest(self, words: Sequence[str]) -> str:
         """A few letters for a command, the same wherever the folder is."""
-        plain = [word.replace(str(self.file("")), f"/{self.scale.name}") for word in words]
+        home = f"{self.file('')}{os.sep}"
+        plain = [word.replace(home, f"/{self.scale.name}/") for word in words]
         return hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:6]
 
     def train(

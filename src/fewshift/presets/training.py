@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from fewshift.data.protocol import Protocol
 from fewshift.training.augment import Augmentation
@@ -33,12 +33,6 @@ class Recipe(Generic[S]):
 
     settings: S
     watch: Watch
-
-
-def period_of(recipe: Recipe[Any], updates: int) -> int:
-    """Of a run of so many updates: where the rate falls once over the whole run, it does so here, too."""
-    period: int = recipe.settings.period
-    return updates if period == recipe.settings.updates else min(period, updates)
 
 
 # domain -> batch, rate, updates, restart period (which is also when to validate)

@@ -70,6 +70,10 @@ def load_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(kind, identity, step, tensors, best, header["stale"], header["skipped"])
 
 
+# states of some commands did not say these at first
+NOT_TOLD_ONCE = {"settings.validation_tasks", "settings.validation_sets"}
+
+
 def check_same_run(path: Path, state: Checkpoint, kind: str, identity: Mapping[str, Any]) -> None:
     """Refuse a checkpoint that another command, other settings, other data or another backbone wrote."""
     if state.kind != kind:
@@ -77,7 +81,7 @@ def check_same_run(path: Path, state: Checkpoint, kind: str, identity: Mapping[s
             f"{path} is a state of train {state.kind}, not of train {kind}: give another folder"
         )
     ours, theirs = _flat(identity), _flat(state.identity)
-    for key in sorted(ours.keys() | theirs.keys()):
+    for key in sorted((ours.keys() | theirs.keys()) - (NOT_TOLD_ONCE - theirs.keys())):
         if ours.get(key) != theirs.get(key):
             raise FewshiftError(
                 f"{path} is a state of another run: its {key} is {theirs.get(key)}, this run's is "
