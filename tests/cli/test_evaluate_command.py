@@ -190,6 +190,10 @@ def test_methods_that_leave_the_network_alone_score_alike_on_features(
     refused = fewshift(*command(small, tmp_path / "no.jsonl", "--features", "--methods", "ncc,tsa"))
     assert refused.code == 2
     assert "leave --features out" in refused.err
+    no_oracle = ("--features", "--methods", "pa", "--no-oracle")
+    refused = fewshift(*command(small, tmp_path / "no.jsonl", *no_oracle))
+    assert refused.code == 2
+    assert "rates of pa follow what the kit's classifier says of images" in refused.err
 
 
 def test_a_suite_by_name(fewshift: Fewshift, small: Path, tmp_path: Path) -> None:

@@ -91,6 +91,11 @@ def test_from_pictures_to_a_table(fewshift: Fewshift, backbone: Path, records: P
         lines = [json.loads(line) for line in (tmp_path / folder / "log.jsonl").read_text().splitlines()]
         assert [line["step"] for line in lines if "loss" in line][:2] == [1, 2]
 
+    again = tmp_path / "again.kit"
+    done = fewshift(*train("extractors", kits[-1], records, again, *stages["extractors"]))
+    assert done.code == 0, done.err
+    assert set(load_kit(again).parts) == set(last.parts) - {"urt"}  # which selected among others
+
     results = tmp_path / "results.jsonl"
     done = fewshift(
         *(

@@ -31,6 +31,9 @@ def test_a_policy_its_preconditioners_and_their_scores(
     assert found.classifier is not None
     assert found.domains == SEEN
     assert found.info[UNDER_POLICY]["updates_done"] == 1
+    done = fewshift("train", "policy", "--kit", both, "--out", tmp_path / "new.kit", *train, "--seed", 1)
+    assert done.code == 0, done.err
+    assert set(load_kit(tmp_path / "new.kit").parts) == {PART}, "what was learned under the old one is gone"
     lines = (tmp_path / "ta2.run" / "log.jsonl").read_text().splitlines()
     assert "reward" in json.loads(lines[0])
     for used, expected in ((ta2, "tsp"), (both, "policy")):

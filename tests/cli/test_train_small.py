@@ -5,6 +5,7 @@ from pathlib import Path
 from tiny_world import SEEN, Fewshift
 
 from fewshift.core.starts import DomainStarts, LowRankStarts
+from fewshift.nets.feature_classifier import FeatureClassifier
 from fewshift.nets.kit import load_kit
 
 
@@ -61,6 +62,19 @@ def test_what_changes_images_is_refused_where_tasks_are_of_features(
         assert found.code == 2
         assert f"{option[0]} changes images" in found.err
         assert not (tmp_path / "x.kit").exists()
+
+
+def test_any_preset_of_a_classifier_reads_features_where_tasks_are_of_them(
+    fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path
+) -> None:
+    few = ("--preset", "quick", "--updates", 1, "--tasks-per-update", 1, "--validation-tasks", 0)
+    rest = ("--records", records, *few, "--device", "cpu", "--quiet")
+    roots, out = tmp_path / "p.kit", tmp_path / "c.kit"
+    found = fewshift("train", "preconditioners", "--kit", tiny_kit, "--sites", "last", "--out", roots, *rest)
+    assert found.code == 0, found.err
+    found = fewshift("train", "classifier", "--kit", roots, "--out", out, *rest)
+    assert found.code == 0, found.err
+    assert isinstance(load_kit(out).classifier, FeatureClassifier)
 
 
 def test_backbones_of_small_domains_are_varied_more(

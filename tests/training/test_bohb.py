@@ -121,3 +121,8 @@ def test_a_configuration_that_diverges_at_the_end_leaves_nothing_smaller_behind(
     monkeypatch.setattr("fewshift.training.bohb.train_backbone", diverge_later)
     with pytest.raises(FewshiftError, match="every configuration diverged"):
         train_bohb(residents, backbone_settings(updates=9), tmp_path, configurations=3)
+
+
+def test_a_search_without_validation_is_refused(residents: dict[str, ResidentDomain], tmp_path: Path) -> None:
+    with pytest.raises(FewshiftError, match="validation tasks tell configurations apart"):
+        train_bohb(residents, backbone_settings(validation_tasks=0), tmp_path)

@@ -142,14 +142,15 @@ def test_lines_after_the_state_and_torn_ones_are_cut(tmp_path: Path) -> None:
         json.loads(line)
 
 
+@pytest.mark.parametrize("step", [7, 20])  # the last one, too: a command may have more runs than this one
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_saves_and_tells_how_to_go_on(tmp_path: Path, number: int) -> None:
-    learner = Walker({6: lambda: os.kill(os.getpid(), number)})
+def test_an_interruption_saves_and_tells_how_to_go_on(tmp_path: Path, number: int, step: int) -> None:
+    learner = Walker({step - 1: lambda: os.kill(os.getpid(), number)})
     before = signal.getsignal(number)
-    with pytest.raises(Interrupted, match=r"stopped after step 7; its state is saved in .* --resume"):
+    with pytest.raises(Interrupted, match=rf"stopped after step {step}; its state is saved in .* --resume"):
         walk(tmp_path / "stopped", learner=learner)
     assert signal.getsignal(number) is before
-    assert load_checkpoint(tmp_path / "stopped" / LAST).step == 7
+    assert load_checkpoint(tmp_path / "stopped" / LAST).step == step
     walk(tmp_path / "stopped", resume=True)
     walk(tmp_path / "whole")
     stopped, whole = (load_checkpoint(tmp_path / name / LAST) for name in ("stopped", "whole"))

@@ -66,7 +66,7 @@ def evaluate(
         bool, typer.Option(help="May rates ask whether the domain was trained on, as published?")
     ] = True,
     engine: Annotated[
-        str, typer.Option(help="auto, plain, folded or graph: the same numbers, other speed.")
+        str, typer.Option(help="auto, plain, folded, graph or last-map: the same numbers, other speed.")
     ] = "auto",
     precision: Annotated[
         str,
@@ -159,7 +159,7 @@ def evaluate(
     inputs.named_methods(methods)  # a wrong name is said before anything is read
     where = inputs.choose_device(device)
     kit_name, loaded = find_kit(kit, where)
-    whole = inputs.for_features(loaded, methods) if features else loaded
+    whole = inputs.for_features(loaded, methods, oracle) if features else loaded
     used = on_features(whole) if features else whole
     chosen_engine = Together(choose_engine(used.backbone, engine, precision))
     built = inputs.build_methods(methods, used, chosen_engine, oracle, partial(typer.echo, err=True))

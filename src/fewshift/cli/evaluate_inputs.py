@@ -63,7 +63,10 @@ def named_methods(text: str) -> dict[str, Builder]:
     return {name: _builder(name) for name in named}
 
 
-def for_features(kit: Kit, methods: str) -> Kit:
+BY_CERTAINTY = "pa"  # of the methods that any kit's features are enough for, the one with rates
+
+
+def for_features(kit: Kit, methods: str, oracle: bool) -> Kit:
     """The kit with nothing but its last map to move, which is all that some methods ask of any kit."""
     more = why_not_last_only(kit.backbone)
     if more is None:
@@ -73,6 +76,11 @@ def for_features(kit: Kit, methods: str) -> Kit:
         raise FewshiftError(
             f"--features needs a kit whose last map alone moves, but {more}: leave --features out, or "
             f"evaluate methods that move nothing there ({', '.join(free)})"
+        )
+    if not oracle and kit.classifier is not None and BY_CERTAINTY in words(methods):
+        raise FewshiftError(
+            f"--no-oracle: rates of {BY_CERTAINTY} follow what the kit's classifier says of images, which "
+            "--features has not: leave one of the two out"
         )
     return replace(with_sites(kit, LAST), domains=kit.domains)
 

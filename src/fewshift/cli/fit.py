@@ -36,7 +36,7 @@ def fit(
     ] = "auto",
     seed: Annotated[int, typer.Option(help="Equal seeds and images give equal classifiers.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    engine: Annotated[str, typer.Option(help="auto, plain, folded or graph.")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, plain, folded, graph or last-map.")] = "auto",
     with_backbone: Annotated[
         bool, typer.Option("--with-backbone", help="Put the backbone into the file: it needs no kit then.")
     ] = False,

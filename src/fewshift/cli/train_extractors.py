@@ -14,6 +14,7 @@ from fewshift.cli.train_shared import places
 from fewshift.cli.train_wanted import Wanted
 from fewshift.data.protocol import VARYING
 from fewshift.errors import FewshiftError
+from fewshift.methods.urt import PART as URT
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.extractors import PART, extractors_part
 from fewshift.nets.kit import load_kit
@@ -44,9 +45,9 @@ def run(wanted: Wanted, given: Sequence[str], half: bool) -> None:
             else:
                 backbones[domain], info[domain] = _trained(domain, wanted, found, folder / domain)
         part = extractors_part(found.kit, backbones, torch.float16 if half else None)
-        found.keep(
-            kit_path, {PART: part}, {PART: info}, f"collected the extractors of {', '.join(backbones)}"
-        )
+        others = {name: own for name, own in found.kit.parts.items() if name != URT}  # it selects among these
+        kept = replace(found, kit=replace(found.kit, parts=others))
+        kept.keep(kit_path, {PART: part}, {PART: info}, f"collected the extractors of {', '.join(backbones)}")
 
 
 def _trained(domain: str, wanted: Wanted, found: Ready, folder: Path) -> tuple[Backbone, Mapping[str, Any]]:

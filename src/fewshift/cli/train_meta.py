@@ -92,6 +92,8 @@ def run_classifier(wanted: MetaWanted) -> None:
     with prepared(wanted, None) as ready:
         assert ready.kit.preconditioners is not None
         recipe = with_changes(CLASSIFIERS[wanted.preset](ready.tasks.domains), wanted)
+        if moves_only_the_last_map(ready.kit):  # whose tasks hold features
+            recipe = replace(recipe, settings=replace(recipe.settings, reads="features"))
         trained = train_classifier(
             ready.backbone,
             ready.kit.preconditioners,

@@ -26,7 +26,7 @@ def rates(
     protocol: Annotated[str, typer.Option(help="varying, five-shot or one-shot.")] = "varying",
     seed: Annotated[int, typer.Option(help="Names the tasks.")] = 0,
     support_cap: CapOption = None,
-    engine: Annotated[str, typer.Option(help="auto, plain, folded or graph.")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, plain, folded, graph or last-map.")] = "auto",
     precision: GraphPrecisionOption = "tf32",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no bars.")] = False,

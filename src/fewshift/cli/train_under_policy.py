@@ -49,7 +49,7 @@ def run_under_policy(wanted: MetaWanted) -> None:
         )
         part = preconditioner_part(trained.preconditioners)
         about = about_run(recipe.settings, ready, wanted, trained.outcome)
-        kit = _with_part(ready.kit, UNDER_POLICY, part, about)
+        kit = _with_part(_without_rates(ready.kit, "tsp_ta2"), UNDER_POLICY, part, about)
         sentence = f"trained preconditioners of {', '.join(domains)} under the policy"
         finish(kit, kit_path, ready.team, f"{sentence}{skipped_note(trained.outcome)}")
 
@@ -71,9 +71,23 @@ def run_policy(wanted: MetaWanted) -> None:
             team=ready.team,
         )
         about = about_run(recipe.settings, ready, wanted, trained.outcome)
-        kit = _with_part(ready.kit, PART, policy_part(trained.policy), about)
+        before = _without_rates(ready.kit, "ta2", "tsp_ta2")
+        others = {
+            name: own for name, own in before.parts.items() if name != UNDER_POLICY
+        }  # under the old one
+        kit = _with_part(replace(before, parts=others), PART, policy_part(trained.policy), about)
         sentence = f"trained a policy on {', '.join(ready.tasks.domains)}"
         finish(kit, kit_path, ready.team, f"{sentence}{skipped_note(trained.outcome)}")
+
+
+def _without_rates(kit: Kit, *methods: str) -> Kit:
+    """The kit without what validation chose for these methods as they were."""
+    told = {
+        name: {method: own for method, own in found.items() if method not in methods}
+        for name, found in kit.info.items()
+        if name in ("rates", "rates_tried")
+    }
+    return replace(kit, info={**kit.info, **told})
 
 
 def _with_part(kit: Kit, name: str, part: Part, about: Mapping[str, Any]) -> Kit:

@@ -119,6 +119,8 @@ def train_bohb(
     Every trial is a run of its own in `folder` and finished ones are not repeated on `resume`. The cost is
     that of `configurations` / 3 whole runs.
     """
+    if base.validation_tasks < 1:
+        raise FewshiftError("train bohb: validation tasks tell configurations apart: give one or more")
     found: dict[int, TrainedBackbone] = {}
 
     def evaluate(number: int, point: Point, share: float) -> float:

@@ -152,7 +152,7 @@ def run(
             interrupted = team.any(stop.wanted, learner.device)
             if team.leads and (saved or interrupted):
                 save_checkpoint(folder / LAST, replace(state, tensors=learner.tensors()))
-            if interrupted and not last:
+            if interrupted:  # after the last step, too: the command may have more to train
                 raise Interrupted(learner.kind, done, folder)
             mark = time.perf_counter()
     team.wait()
