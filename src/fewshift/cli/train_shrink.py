@@ -21,7 +21,8 @@ def shrink(
 ) -> None:
     """Write a kit in 16 bits, with starting values cut to a low rank: a third of the size, to ship it.
 
-    Do it before train rates: rounded weights are another backbone, if only by a little.
+    Do it before train rates: rounded weights are another backbone, if only by a little. What other methods
+    have in the kit stays as it is.
 
     Example: `fewshift train shrink --kit tsp.kit --start-rank 48 --out small.kit`
     """
