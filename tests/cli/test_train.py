@@ -102,6 +102,22 @@ def test_a_kit_without_preconditioners_has_nothing_to_blend(
     assert "has no preconditioners to blend: run train preconditioners first" in done.err
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("--rank", 2), "--rank is for the designs low_rank and bounded, not for gram"),
+        (("--common-start",), "--common-start is for starting values: add --train-starts"),
+        (("--start-rate", 0.1), "--start-rate is for starting values: add --train-starts"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_refused(
+    fewshift: Fewshift, backbone: Path, records: Path, tmp_path: Path, option: tuple[object, ...], said: str
+) -> None:
+    done = fewshift(*meta("preconditioners", backbone, records, tmp_path / "p.kit", *option))
+    assert done.code == 2
+    assert said in done.err
+
+
 def test_runs_are_not_overwritten_and_other_settings_are_refused(
     fewshift: Fewshift, backbone: Path, records: Path, tmp_path: Path
 ) -> None:

@@ -7,8 +7,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
+import typer
+
 from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched, words
 from fewshift.cli.train_wanted import MetaWanted
+from fewshift.core.precond import FEW_ROWS
 from fewshift.data.domain import Domain
 from fewshift.data.subset import at_most, hold_out
 from fewshift.errors import FewshiftError
@@ -56,6 +59,7 @@ def run_preconditioners(wanted: MetaWanted) -> None:
     kit_path, folder = places(wanted.source.out, "preconditioners")
     with prepared(wanted, words(wanted.domains)) as ready:
         recipe = with_changes(PRECONDITIONERS[wanted.preset](ready.tasks.domains), wanted)
+        _refuse_idle(wanted, recipe.settings)
         if not recipe.settings.train_starts and wanted.changes.get("start_rank") is None:
             recipe = replace(recipe, settings=replace(recipe.settings, start_rank=None))  # a preset's
         trained = train_preconditioners(
@@ -84,6 +88,16 @@ def run_preconditioners(wanted: MetaWanted) -> None:
         finish(
             kit, kit_path, ready.team, f"trained preconditioners of {names}{skipped_note(trained.outcome)}"
         )
+
+
+def _refuse_idle(wanted: MetaWanted, settings: PreconditionerSettings) -> None:
+    """Refuse options that would change nothing."""
+    given = {name for name, value in wanted.changes.items() if value not in (None, False)}
+    if "rank" in given and settings.design not in FEW_ROWS:
+        raise FewshiftError(f"--rank is for the designs {' and '.join(FEW_ROWS)}, not for {settings.design}")
+    for name in ("common_start", "start_rate"):
+        if name in given and not settings.train_starts:
+            raise FewshiftError(f"--{name.replace('_', '-')} is for starting values: add --train-starts")
 
 
 def run_classifier(wanted: MetaWanted) -> None:
@@ -126,6 +140,8 @@ def prepared(wanted: MetaWanted, names: list[str] | None) -> Iterator[Ready]:
         track = watched(wanted.run.quiet, team)
         _, kit = find_kit(wanted.source.kit, device)
         if wanted.sites is not None:
+            if kit.parts and team.leads:
+                typer.echo(f"--sites: the new kit is without {', '.join(kit.parts)} of the old one", err=True)
             kit = with_sites(kit, wanted.sites)
         if names is None:
             if kit.preconditioners is None:
