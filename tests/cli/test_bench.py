@@ -36,10 +36,11 @@ def test_small_tasks_are_timed_alone_and_together(fewshift: Fewshift, tmp_path: 
     assert rows[2]["scored_per_second"] > 0
 
 
-def test_the_gate_wants_a_cuda_device(fewshift: Fewshift, tmp_path: Path) -> None:
-    result = fewshift("bench", "gate", "--kit", tmp_path / "no.kit", "--device", "cpu")
+def test_the_gate_refuses_precisions_that_a_device_lacks(fewshift: Fewshift, tmp_path: Path) -> None:
+    asked = ("bench", "gate", "--kit", tmp_path / "no.kit", "--device", "cpu", "--precision", "tf32,float16")
+    result = fewshift(*asked)
     assert result.code == 2
-    assert "CUDA device" in result.err
+    assert "bfloat16 is all that differs" in result.err
 
 
 def test_a_precision_that_is_none_is_named(fewshift: Fewshift) -> None:

@@ -19,6 +19,7 @@ from fewshift.data.records_folder import open_records
 from fewshift.data.records_write import write_domain
 from fewshift.data.suite_cache import cache_of, keep_pixels
 from fewshift.methods import ABOUT
+from fewshift.nets import precision
 from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import ImageSettings, Kit, load_kit, save_kit
 from fewshift.nets.resnet import ResNet18
@@ -106,7 +107,7 @@ def test_without_the_oracle_nothing_is_revealed(fewshift: Fewshift, small: Path,
 
 def test_shards_protocols_and_engines(fewshift: Fewshift, small: Path, tmp_path: Path) -> None:
     one, two, whole = tmp_path / "1.jsonl", tmp_path / "2.jsonl", tmp_path / "whole.jsonl"
-    low = ("--protocol", "one-shot", "--workers", 0)
+    low = ("--protocol", "one-shot", "--workers", 0, "--precision", "float32")
     assert fewshift(*command(small, one, *low, "--shard", "1/2")).code == 0
     assert fewshift(*command(small, two, *low, "--shard", "2/2")).code == 0
     assert fewshift(*command(small, whole, *low)).code == 0
@@ -119,6 +120,17 @@ def test_shards_protocols_and_engines(fewshift: Fewshift, small: Path, tmp_path:
     assert fewshift(*command(small, plain, *low, "--engine", "plain")).code == 0
     assert [r["accuracy"] for r in lines(plain)] == [r["accuracy"] for r in lines(whole)]
     assert {r["engine"] for r in lines(plain)} == {"plain"}
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_lines_say_where_a_processor_used_16_bits(
+    fewshift: Fewshift, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_it: bool
+) -> None:
+    monkeypatch.setattr(precision, "multiplies_bfloat16", lambda: has_it)
+    out = tmp_path / "r.jsonl"
+    assert fewshift(*command(small, out, "--methods", "ncc,gd", "--tasks", 1)).code == 0
+    engines = {line["method"]: line["engine"] for line in lines(out)}
+    assert engines == {"ncc": "plain", "gd": "folded in bfloat16" if has_it else "folded"}
 
 
 def as_records(folder: Path, to: Path, scale: int = 1) -> None:

@@ -69,8 +69,9 @@ def test_fits_side_by_side_are_the_fits_one_by_one(
         names = ("dtd10", "birds")
         return own_images.run(md_mini, str(kit_file), "tsp", 1, (2,), "cpu", "valid", domains=names)["tasks"]
 
+    opened = open_kit(str(kit_file), "cpu", "auto", True, "float32")
+    monkeypatch.setattr(own_images, "open_kit", lambda *_: opened)
     alone = run()
-    opened = open_kit(str(kit_file), "cpu", "auto", True)
     graphs = GraphEngine(opened.kit.backbone, captured=False)
     monkeypatch.setattr(own_images, "open_kit", lambda *_: replace(opened, engine=graphs))
     for one, other in zip(alone, run(), strict=True):

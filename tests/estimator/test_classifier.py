@@ -47,7 +47,8 @@ def test_every_method_fits_and_predicts(
 def test_published_settings_are_those_of_the_method(small_kit: Kit, pictures: Pictures) -> None:
     """The estimator's tsp at published settings is `methods.tsp` without the oracle."""
     images, labels = pictures()
-    classifier = fs.FewShotClassifier(kit=small_kit, settings="published").fit(images, labels)
+    classifier = fs.FewShotClassifier(kit=small_kit, settings="published", precision="float32")
+    classifier.fit(images, labels)
     support = classifier._support_set
     assert support is not None
     adapted = fs.methods.tsp(small_kit, oracle=False).adapt(support.task(torch.device("cpu")))

@@ -77,6 +77,15 @@ def test_the_gate_compares_the_same_tasks(kit: Kit) -> None:
     assert row["accuracy"] == pytest.approx(row["float32"] + row["difference"], abs=2e-3)
 
 
+def test_the_gate_of_a_cpu_compares_bfloat16(kit: Kit) -> None:
+    outcome = gate.run(kit, episodes((6, 9, 12)), "cpu", ("bfloat16",), ("gd", "pa"))
+    assert outcome["tasks"] == 3
+    assert [(row["method"], row["precision"]) for row in outcome["results"]] == [
+        ("gd", "bfloat16"),
+        ("pa", "bfloat16"),
+    ]
+
+
 def test_the_gate_fails_where_accuracy_is_lost() -> None:
     row = gate.compared("tsp", "float16", [90.0, 80.0, 70.0], [90.0, 79.0, 70.0])
     assert row["difference"] == pytest.approx(-1 / 3, abs=1e-4)

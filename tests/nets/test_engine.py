@@ -2,13 +2,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from fewshift.benchmarks import public_loop
 from fewshift.core.updates import Adadelta, Preconditioned, Update, site_rates
 from fewshift.errors import FewshiftError
-from fewshift.nets import choice, folded, threads
+from fewshift.nets import choice, folded, precision, threads, winograd
 from fewshift.nets.adapters import ResidualAdapters, adapters_at
 from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.choice import choose_engine
@@ -80,6 +81,7 @@ def test_forty_folded_steps_are_forty_plain_steps(
     size: int,
 ) -> None:
     monkeypatch.setattr(folded, "WINOGRAD_CHANNELS", channels)
+    monkeypatch.setattr(winograd, "pays", lambda device: True)  # also where AVX-512 makes it the slower one
     backbone, task = make_backbone(width, padding), make_task(7, size)
     update = rules(backbone)[rule]
     plain = PlainEngine(backbone).adapt(task, backbone.init(), update, 40)
@@ -99,6 +101,59 @@ def test_forty_steps_in_single_precision(make_backbone: Make, make_task: MakeTas
         found = engine.adapt(narrow_task, narrow.init(), Preconditioned(None, rates), 40)
         assert largest_gap({s: p.double() for s, p in found.params.items()}, truth.params) < 1e-5
         torch.testing.assert_close(found.losses.double(), truth.losses, rtol=1e-5, atol=1e-5)
+
+
+def test_forty_steps_in_bfloat16_end_where_exact_ones_do(make_backbone: Make, make_task: MakeTask) -> None:
+    """Rounding turns each step a little; the way and its end stay the same."""
+    backbone = make_backbone(16, 2).to(dtype=torch.float32)
+    task, new = make_task(40, 41, dtype=torch.float32), make_task(41, 41, dtype=torch.float32).support.images
+    update = Preconditioned(None, site_rates(backbone.sites, 0.02, 0.02))
+    exact, short = FoldedEngine(backbone), FoldedEngine(backbone, precision="bfloat16")
+    wanted, found = (engine.adapt(task, backbone.init(), update, 40) for engine in (exact, short))
+    assert all(p.dtype == torch.float32 for p in found.params.values())
+    assert not torch.equal(found.losses, wanted.losses)  # it does compute otherwise
+    torch.testing.assert_close(found.losses, wanted.losses, rtol=0.01, atol=0)
+    start = backbone.init()
+    for site in backbone.sites:
+        way, other = (end.params[site] - start[site] for end in (wanted, found))
+        assert F.cosine_similarity(way.flatten(), other.flatten(), dim=0) > 0.98
+    assert wanted.losses[-1] < 0.9 * wanted.losses[0]
+    moved = exact.embed(wanted.params, new) - exact.embed(start, new)
+    apart = short.embed(found.params, new) - exact.embed(wanted.params, new)
+    assert apart.norm() < 0.05 * moved.norm()
+    assert torch.equal(short.embed(found.params, new), exact.embed(found.params, new))  # features stay exact
+
+
+def test_a_small_step_is_not_lost_in_bfloat16(make_backbone: Make, make_task: MakeTask) -> None:
+    """An adapter far below the last digit of the kernel's 16 bits still counts in the next step's sum."""
+    backbone = make_backbone(8, 2).to(dtype=torch.float32)
+    task = make_task(10, 41, dtype=torch.float32)
+    update = Preconditioned(None, site_rates(backbone.sites, 1e-5, 1e-5))
+    start = backbone.init()
+    short = FoldedEngine(backbone, precision="bfloat16")
+    one, ten = (short.adapt(task, start, update, steps).params for steps in (1, 10))
+    for site in backbone.sites:
+        torch.testing.assert_close(
+            ten[site] - start[site], 10 * (one[site] - start[site]), rtol=0.1, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_auto_takes_bfloat16_where_the_processor_has_it(
+    has_it: bool, make_backbone: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision, "multiplies_bfloat16", lambda: has_it)
+    backbone = make_backbone(4, 2)
+    assert choice.chosen_precision(choose_engine(backbone, precision="auto")) == (
+        "bfloat16" if has_it else ""
+    )
+    assert choice.chosen_precision(choose_engine(backbone)) == ""  # who does not ask gets exact numbers
+    assert choice.chosen_precision(choose_engine(backbone, precision="bfloat16")) == "bfloat16"
+    on_gpu = torch.device("cuda")
+    assert precision.precision_for("auto", on_gpu) == "float16"
+    assert precision.precision_for("auto", on_gpu, on_gpu="tf32") == "tf32"
+    with pytest.raises(FewshiftError, match="choose float16"):
+        precision.precision_for("bfloat16", on_gpu)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

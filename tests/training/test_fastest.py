@@ -6,6 +6,7 @@ import pytest
 import torch
 from patterns import resnet_backbone
 
+from fewshift.errors import FewshiftError
 from fewshift.nets.adapters import adapters_at
 from fewshift.nets.backbone import Backbone
 from fewshift.training.fastest import best_meta_gradients
@@ -22,3 +23,5 @@ def test_graphs_are_for_all_sites_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(Backbone, "device", torch.device("cuda"))
     for backbone, expected in ((whole, GraphedBatches), (some, FoldedOneByOne), (with_stem, OneByOne)):
         assert type(best_meta_gradients(backbone)) is expected
+    with pytest.raises(FewshiftError, match="choose float16"):
+        best_meta_gradients(whole, "bfloat16")

@@ -16,6 +16,7 @@ from fewshift.core.metagrad import MetaGradient
 from fewshift.core.precond import DESIGNS
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
+from fewshift.nets.bundled import find_kit
 from fewshift.training.metagradients import (
     FoldedOneByOne,
     Job,
@@ -122,6 +123,22 @@ def test_folded_meta_gradients_equal_the_plain_ones(tasks: ResidentTasks) -> Non
             for site, pull in one.preconditioner.items():
                 scale = float(pull.abs().max())
                 torch.testing.assert_close(pull, other.preconditioner[site], rtol=1e-3, atol=1e-3 * scale)
+
+
+def test_meta_gradients_in_bfloat16_point_where_exact_ones_do(tasks: ResidentTasks) -> None:
+    """Of a trained network: the sums of a random one nearly cancel, and rounding shows."""
+    backbone = find_kit("narrow", torch.device("cpu"))[1].backbone
+    episode = tasks.episode(Address(0, tasks.domains[0], "train", 0))
+    identities = {site: torch.eye(len(value)) for site, value in backbone.init().items()}
+    jobs = [Job(episode, identities, backbone.init())]
+    ways = (OneByOne(backbone), FoldedOneByOne(backbone, "bfloat16"))
+    plain, short = (next(iter(way(jobs, InnerLevel(steps=3), True))) for way in ways)
+    torch.testing.assert_close(short.loss, plain.loss, rtol=0.02, atol=0)
+    for site, pull in plain.preconditioner.items():
+        other = short.preconditioner[site]
+        assert other.dtype == torch.float32
+        assert not torch.equal(other, pull)
+        assert torch.cosine_similarity(other.flatten(), pull.flatten(), dim=0) > 0.98, site
 
 
 def test_normalised_gradients_have_length_one(backbone: Backbone, tasks: ResidentTasks) -> None:

@@ -5,8 +5,8 @@ fewshift bench adapt --sizes 25,100 --steps 40 --json adapt.json
 Every engine gets the same task and Adadelta at TSA's rates. `tflops` counts the work a step needs by direct
 convolution, the same for all engines: forward and input gradients of the 3x3 layers and projections, the
 centre taps' weight gradients, no stem. `share` compares it with a large matrix product of the same precision
-on the same machine. An engine's name may carry a precision: `graph float16`. The public-style loop and the
-others run as torch does by default, where convolutions use TF32 on a GPU.
+on the same machine. An engine's name may carry a precision: `graph float16`, `folded bfloat16`. The
+public-style loop and the others run as torch does by default, where convolutions use TF32 on a GPU.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fewshift.core.centroids import cosine_logits, prototypes
 from fewshift.core.updates import Adadelta, site_rates
 from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.choice import choose_engine
-from fewshift.nets.precision import DEFAULT, PRECISIONS, Precision, activations, arithmetic, precision_named
+from fewshift.nets.precision import DEFAULT, ON_A_GPU, Precision, activations, arithmetic, precision_named
 from fewshift.nets.resnet import STRIDES, ResNet18
 from fewshift.progress import Track, silent
 from fewshift.types import Labelled, Task
@@ -59,7 +59,9 @@ def run(
     """
     net = lived_in_net(width, image_size).to(device)
     backbone = freeze(net)
-    wanted: Sequence[Precision] = PRECISIONS if device.startswith("cuda") else ("float32",)
+    on_gpu = device.startswith("cuda")
+    asked_for = {precision_named(asked) for _, _, asked in (name.partition(" ") for name in engines) if asked}
+    wanted = ON_A_GPU if on_gpu else tuple({"float32": None, **dict.fromkeys(sorted(asked_for))})
     rates = {precision: matrix_product_rate(device, precision=precision) for precision in wanted}
     results = []
     for size in sizes:
@@ -77,9 +79,7 @@ def run(
         work = step_work(width, image_size, net.stem_padding) * size * steps / 1e12
         for name in engines:
             kind, _, asked = name.partition(" ")
-            precision: Precision = (
-                precision_named(asked) if asked else ("tf32" if device.startswith("cuda") else "float32")
-            )
+            precision: Precision = precision_named(asked) if asked else ("tf32" if on_gpu else "float32")
             row: dict[str, Any] = {
                 "size": size,
                 "engine": kind,

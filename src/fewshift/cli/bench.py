@@ -71,12 +71,13 @@ def adapt(
     """
     from fewshift.benchmarks import adapt as adaptation
     from fewshift.cli.evaluate_inputs import choose_device, counts
-    from fewshift.nets.precision import precision_named
+    from fewshift.nets.precision import multiplies_bfloat16, precision_named
 
     choose_device(device)
     chosen = words(engines)
     if chosen == ["auto"]:
-        chosen = ["public", "plain", "folded", *(["graph"] if device.startswith("cuda") else [])]
+        fastest = "graph" if device.startswith("cuda") else "folded bfloat16" if multiplies_bfloat16() else ""
+        chosen = ["public", "plain", "folded", *([fastest] if fastest else [])]
     graphs = [f"graph {precision_named(name)}" for name in words(precision)]
     chosen = [name for engine in chosen for name in (graphs if engine == "graph" else [engine])]
     outcome = adaptation.run(
@@ -176,20 +177,21 @@ def gate(
     records: Annotated[Path | None, typer.Option(help="A folder of converted domains.")] = None,
     suite: Annotated[str | None, typer.Option(help="A suite by name; see `fewshift data list`.")] = None,
     domains: Annotated[str | None, typer.Option(help="Names with commas. Default: all.")] = None,
-    precision: Annotated[str, typer.Option(help="What to compare with float32.")] = "tf32,float16",
+    precision: Annotated[
+        str | None,
+        typer.Option(help="What to compare with float32. Default: tf32,float16 on a GPU, bfloat16 on a CPU."),
+    ] = None,
     methods: Annotated[str, typer.Option(help="Methods that adapt, with commas.")] = "tsa,tsp",
     tasks: Annotated[int, typer.Option(help="Tasks in all, shared by the domains.", min=2)] = 200,
     protocol: Annotated[str, typer.Option(help="varying, five-shot or one-shot.")] = "varying",
     split: Annotated[str, typer.Option(help="Classes to draw tasks from: train, valid or test.")] = "valid",
-    device: Annotated[str, typer.Option(help="A CUDA device.")] = "cuda",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
     json_file: JsonFile = None,
 ) -> None:
     """Accuracy in a faster precision against float32 on the same tasks; fails beyond 0.1 points.
 
     Example: `fewshift bench gate --kit KIT --records DIR --tasks 200`
     """
-    import torch
-
     from fewshift.benchmarks import gate as gates
     from fewshift.cli import evaluate_inputs as inputs
     from fewshift.data.episodes import reader
@@ -198,14 +200,17 @@ def gate(
     from fewshift.evaluation.pixel_rule import pixel_rule
     from fewshift.evaluation.run import with_roles
     from fewshift.nets.bundled import find_kit
-    from fewshift.nets.precision import precision_named
+    from fewshift.nets.precision import precision_for
     from fewshift.progress import silent
 
-    if not device.startswith("cuda") or not torch.cuda.is_available():
-        raise FewshiftError(
-            "precisions differ on a CUDA device only: run this where there is one, with --device cuda"
-        )
     where = inputs.choose_device(device)
+    on_gpu = where.type == "cuda"
+    named = words(precision or ("tf32,float16" if on_gpu else "bfloat16"))
+    precisions = [precision_for(name, where) for name in named]
+    if not on_gpu and set(precisions) != {"bfloat16"}:
+        raise FewshiftError(
+            f"--precision is {precision}: on {where} bfloat16 is all that differs from float32"
+        )
     _, loaded = find_kit(kit, where)
     part = inputs.split_named(split)
     found = inputs.open_domains(records, None, suite, words(domains), part, silent)
@@ -213,7 +218,6 @@ def gate(
     read = reader(chosen, pixel_rule(loaded), reveal_seen=True)
     among = [choices(domain.spec, part, inputs.protocol_named(protocol)) for domain in chosen]
     plans = (plan_task(among[n % len(among)], 0, n // len(among)) for n in range(tasks))
-    precisions = [precision_named(name) for name in words(precision)]
     episodes = bars()(map(read, plans), label="tasks", total=tasks)
     outcome = {"split": part} | gates.run(loaded, episodes, where, precisions, words(methods))
     finish(outcome, json_file)

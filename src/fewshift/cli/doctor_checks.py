@@ -76,6 +76,7 @@ def check_torch() -> list[Check]:
     import torch
 
     from fewshift.nets.choice import usual_engine
+    from fewshift.nets.precision import multiplies_bfloat16
 
     threads = f"{torch.__version__}, {torch.get_num_threads()} threads"
     checks = [Check("torch", "torch", "ok", threads)]
@@ -97,14 +98,16 @@ def check_torch() -> list[Check]:
                 "a CPU is enough for small kits and tasks",
             )
         )
-    name, reason = usual_engine("cuda" if torch.cuda.is_available() else "cpu")
+    on_gpu = torch.cuda.is_available()
+    name, reason = usual_engine("cuda" if on_gpu else "cpu")
+    said = f"{name} in bfloat16" if not on_gpu and multiplies_bfloat16() else name
     missing = name == "graph" and _version("triton") is None
     checks.append(
         Check(
             "torch",
             "engine",
             "missing" if missing else "ok",
-            f"{name}: {reason}" + (", but slower without Triton" if missing else ""),
+            f"{said}: {reason}" + (", but slower without Triton" if missing else ""),
             "pip install triton" if missing else "",
         )
     )

@@ -71,10 +71,10 @@ def evaluate(
     precision: Annotated[
         str,
         typer.Option(
-            help="Of the graph engine on a GPU: float32, tf32 or float16, which costs no accuracy unless "
-            "steps overshoot (fewshift bench gate)."
+            help="float32; tf32 or float16 on a GPU; bfloat16 on a CPU. auto: 16 bits where the device has "
+            "instructions for them, which costs no accuracy unless steps overshoot (fewshift bench gate)."
         ),
-    ] = "float16",
+    ] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     shard: Annotated[str, typer.Option(help="This process's part as i/n; each with its own --out.")] = "1/1",
     workers: Annotated[int, typer.Option(min=0, help="Workers that read the next tasks meanwhile.")] = 2,
@@ -149,8 +149,9 @@ def evaluate(
     from fewshift.evaluation.pixel_rule import pixel_rule
     from fewshift.evaluation.run import Job, parse_shard, run, with_roles
     from fewshift.nets.bundled import find_kit
-    from fewshift.nets.choice import choose_engine
+    from fewshift.nets.choice import choose_engine, chosen_precision
     from fewshift.nets.feature_kit import on_features
+    from fewshift.nets.precision import precision_for
     from fewshift.nets.together import Together
     from fewshift.training.features import FeatureReader
 
@@ -161,7 +162,8 @@ def evaluate(
     kit_name, loaded = find_kit(kit, where)
     whole = inputs.for_features(loaded, methods, oracle) if features else loaded
     used = on_features(whole) if features else whole
-    chosen_engine = Together(choose_engine(used.backbone, engine, precision))
+    runner = choose_engine(used.backbone, engine, precision_for(precision, where))
+    chosen_engine = Together(runner)
     built = inputs.build_methods(methods, used, chosen_engine, oracle, partial(typer.echo, err=True))
     track = bars(quiet)
     found = inputs.open_domains(
@@ -189,7 +191,10 @@ def evaluate(
             out,
             kit=kit_name,
             fingerprint=kit_fingerprint(loaded),
-            engines={name: _said(name, precision, features) for name in (chosen_engine.name, "plain")},
+            engines={
+                "plain": _said("plain", "", features),
+                runner.name: _said(runner.name, chosen_precision(runner), features),
+            },
             device=where,
             track=track,
             together=chosen_engine if chosen_engine.name == "graph" else None,
@@ -224,5 +229,5 @@ def _show(out: Path) -> None:
 
 
 def _said(engine: str, precision: str, features: bool) -> str:
-    """What a result line says of the engine; only the graph engine has a choice of precision."""
-    return engine + (f" in {precision}" if engine == "graph" else "") + (" on features" if features else "")
+    """What a result line says of the engine."""
+    return engine + (f" in {precision}" if precision else "") + (" on features" if features else "")

@@ -37,6 +37,13 @@ def fit(
     seed: Annotated[int, typer.Option(help="Equal seeds and images give equal classifiers.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     engine: Annotated[str, typer.Option(help="auto, plain, folded, graph or last-map.")] = "auto",
+    precision: Annotated[
+        str,
+        typer.Option(
+            help="float32; tf32 or float16 on a GPU; bfloat16 on a CPU. auto: tf32 on a GPU, bfloat16 on a "
+            "CPU that has instructions for it."
+        ),
+    ] = "auto",
     with_backbone: Annotated[
         bool, typer.Option("--with-backbone", help="Put the backbone into the file: it needs no kit then.")
     ] = False,
@@ -54,7 +61,14 @@ def fit(
 
     make_place(out, "--out", "birds.fewshift")
     classifier = FewShotClassifier(
-        method=method, kit=kit, settings=settings, seed=seed, device=device, engine=engine, quiet=True
+        method=method,
+        kit=kit,
+        settings=settings,
+        seed=seed,
+        device=device,
+        engine=engine,
+        precision=precision,
+        quiet=True,
     )
     classifier.fit(support, track=bars(quiet))
     classifier.save(out, with_backbone=with_backbone, with_support=with_support)

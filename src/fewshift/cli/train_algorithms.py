@@ -12,9 +12,9 @@ from fewshift.cli.train_options import (
     Classes,
     ClassesOption,
     DomainsOption,
-    GraphPrecisionOption,
     ImagesOption,
     Inner,
+    InnerPrecisionOption,
     Learning,
     MetaPreset,
     MetaPresetOption,
@@ -72,7 +72,7 @@ def preconditioners(
     strangers: StrangersOption = None,
     support_cap: CapOption = None,
     stream: StreamOption = None,
-    precision: GraphPrecisionOption = "tf32",
+    precision: InnerPrecisionOption = "tf32",
     validate_every: Annotated[
         int | None, typer.Option(min=1, help="Updates between validations, if not the preset's.")
     ] = None,
@@ -147,7 +147,7 @@ def classifier(
     train_images: ImagesOption = None,
     support_cap: CapOption = None,
     stream: StreamOption = None,
-    precision: GraphPrecisionOption = "tf32",
+    precision: InnerPrecisionOption = "tf32",
     run: Run,
 ) -> None:
     """Algorithm 2: meta-train the dataset classifier that blends a kit's preconditioners.

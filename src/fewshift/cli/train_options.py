@@ -82,8 +82,12 @@ StrangersOption = Annotated[
         help="Made-up domains to learn from, too: tasks in random styles. Default: 4 with small, else 0.",
     ),
 ]
-GraphPrecisionOption = Annotated[
-    str, typer.Option("--precision", help="Of the inner steps on a GPU: float32, tf32 or float16.")
+InnerPrecisionOption = Annotated[
+    str,
+    typer.Option(
+        "--precision",
+        help="Of the inner steps: float32, tf32 or float16 on a GPU; on a CPU bfloat16, all else is float32.",
+    ),
 ]
 UpdatesOption = Annotated[int | None, typer.Option(min=1, help="Optimizer steps, if not the preset's.")]
 RateOption = Annotated[float | None, typer.Option(help="Step size, if not the preset's.")]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fewshift.cli.train_options import CapOption, GraphPrecisionOption
+from fewshift.cli.train_options import CapOption
 from fewshift.cli.words import words
 
 
@@ -27,7 +27,13 @@ def rates(
     seed: Annotated[int, typer.Option(help="Names the tasks.")] = 0,
     support_cap: CapOption = None,
     engine: Annotated[str, typer.Option(help="auto, plain, folded, graph or last-map.")] = "auto",
-    precision: GraphPrecisionOption = "tf32",
+    precision: Annotated[
+        str,
+        typer.Option(
+            help="float32; tf32 or float16 on a GPU; bfloat16 on a CPU. auto: tf32 on a GPU, bfloat16 on a "
+            "CPU that has instructions for it."
+        ),
+    ] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no bars.")] = False,
 ) -> None:
@@ -55,7 +61,7 @@ def rates(
     from fewshift.evaluation.pixel_rule import pixel_rule
     from fewshift.evaluation.run import with_roles
     from fewshift.nets.bundled import find_kit, kit_path
-    from fewshift.nets.choice import choose_engine
+    from fewshift.nets.choice import choose_engine, chosen_precision
     from fewshift.nets.feature_kit import moves_only_the_last_map, on_features
     from fewshift.nets.kit import save_kit, write_info
     from fewshift.presets.kept_points import KeptPoints
@@ -94,7 +100,7 @@ def rates(
         "kit": kit_fingerprint(loaded),
         "tasks": [tasks, seed, asdict(chosen_protocol)],
         "domains": [[domain.name, domain.role, domain.spec.fingerprint()] for domain in found],
-        "computed": [where.type, runner.name, precision if runner.name == "graph" else ""],
+        "computed": [where.type, runner.name, chosen_precision(runner)],
     }
     known = KeptPoints(out.with_suffix(".rates.jsonl"), search)
     if known:

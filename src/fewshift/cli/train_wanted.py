@@ -38,6 +38,6 @@ class MetaWanted(Wanted):
     vary: bool = False  # the images of training tasks
     strangers: int = 0  # made-up domains beside the real ones
     needs_images: tuple[str, ...] = ()  # options that were given and that tasks of features cannot keep
-    precision: str = "tf32"  # of the inner steps on a GPU
+    precision: str = "tf32"  # of the inner steps
     validate_every: int | None = None  # updates, if not the preset's
     keep_last: bool = False  # the last state counts, not the best validated one

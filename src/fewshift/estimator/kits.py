@@ -37,12 +37,12 @@ class Opened:
         return self.kit.backbone.device
 
 
-def open_kit(kit: KitLike, device: str, engine: str, quiet: bool) -> Opened:
+def open_kit(kit: KitLike, device: str, engine: str, quiet: bool, precision: str = "auto") -> Opened:
     """The kit on its device; None is the best on validation among those installed, and is said."""
     where = choose_device(device)
     if isinstance(kit, Kit):
         own = kit if kit.backbone.device == where else kit.to(where)
-        return Opened("own", own, choose_engine(own.backbone, engine), pixel_rule(own))
+        return Opened("own", own, choose_engine(own.backbone, engine, precision), pixel_rule(own))
     if not (kit is None or isinstance(kit, str | os.PathLike)):
         raise FewshiftError(
             f"kit is of type {type(kit).__name__}: give a kit, its file or a bundled one's name"
@@ -54,7 +54,7 @@ def open_kit(kit: KitLike, device: str, engine: str, quiet: bool) -> Opened:
         )
     path = kit_path(text)
     stamp = path.stat().st_mtime_ns if path.is_file() else 0
-    return _opened(text, stamp, str(where), engine)
+    return _opened(text, stamp, str(where), engine, precision)
 
 
 def choose_device(name: str) -> torch.device:
@@ -64,6 +64,6 @@ def choose_device(name: str) -> torch.device:
 
 
 @lru_cache(maxsize=2)
-def _opened(text: str, stamp: int, device: str, engine: str) -> Opened:
+def _opened(text: str, stamp: int, device: str, engine: str, precision: str) -> Opened:
     name, kit = find_kit(text, device)
-    return Opened(name, kit, choose_engine(kit.backbone, engine), pixel_rule(kit))
+    return Opened(name, kit, choose_engine(kit.backbone, engine, precision), pixel_rule(kit))

@@ -20,6 +20,7 @@ class FitResults:
     kit: kits.KitLike
     device: str
     engine: str
+    precision: str
     quiet: bool
     _fitted: Fitted
     _now_open: kits.Opened
@@ -86,5 +87,7 @@ class FitResults:
     def _opened(self) -> kits.Opened:
         self.fitted_  # noqa: B018
         if "_now_open" not in vars(self):  # after a copy or a pickle
-            self._now_open = kits.open_kit(self._kit_of_fit, self.device, self.engine, self.quiet)
+            self._now_open = kits.open_kit(
+                self._kit_of_fit, self.device, self.engine, self.quiet, self.precision
+            )
         return self._now_open

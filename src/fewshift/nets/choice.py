@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal, TypeAlias
 
 from fewshift.errors import FewshiftError
@@ -12,7 +13,7 @@ from fewshift.nets.frozen_net import cannot_graph
 from fewshift.nets.graph import GraphEngine
 from fewshift.nets.last_map import LastMapEngine, why_not_last_only
 from fewshift.nets.notices import say_once
-from fewshift.nets.precision import DEFAULT, precision_named
+from fewshift.nets.precision import DEFAULT, precision_for
 
 EngineName: TypeAlias = Literal["auto", "plain", "folded", "graph", "last-map"]
 ENGINES: tuple[EngineName, ...] = ("auto", "plain", "folded", "graph", "last-map")
@@ -21,9 +22,11 @@ ENGINES: tuple[EngineName, ...] = ("auto", "plain", "folded", "graph", "last-map
 def choose_engine(backbone: Backbone, name: str = "auto", precision: str = DEFAULT) -> Engine:
     """The engine of this name; for "auto" the fastest for this backbone and device, with the reason.
 
-    The precision is that of the graph engine; the others compute as torch is set up.
+    The precision is that of the graph engine, or bfloat16 of the folded one; the others compute as torch is
+    set up.
     """
-    wanted = precision_named(precision)
+    wanted = precision_for(precision, backbone.device, on_gpu=DEFAULT)
+    folded = partial(FoldedEngine, backbone, precision="bfloat16" if wanted == "bfloat16" else "float32")
     if name not in ENGINES:
         raise FewshiftError(f"there is no engine {name!r}: choose one of {', '.join(ENGINES)}")
     if name == "plain":
@@ -41,7 +44,7 @@ def choose_engine(backbone: Backbone, name: str = "auto", precision: str = DEFAU
                 f"the {name} engine does not fit this backbone ({why_not}): choose auto or plain"
             )
         if name == "folded":
-            return FoldedEngine(backbone)
+            return folded()
         if not on_gpu:
             raise FewshiftError(
                 f"the graph engine needs a CUDA device, not {backbone.device.type}: choose auto or folded"
@@ -56,7 +59,14 @@ def choose_engine(backbone: Backbone, name: str = "auto", precision: str = DEFAU
         if misfit is None:
             return GraphEngine(backbone, reason=reason, precision=wanted)
         reason = f"the graph engine does not fit this backbone: {misfit}"
-    return FoldedEngine(backbone, reason=reason)
+    return folded(reason=reason)
+
+
+def chosen_precision(engine: Engine) -> str:
+    """The engine's precision; empty where it has no other than torch's own."""
+    if isinstance(engine, FoldedEngine) and engine.precision == "float32":
+        return ""
+    return engine.precision if isinstance(engine, FoldedEngine | GraphEngine) else ""
 
 
 def usual_engine(device: str) -> tuple[EngineName, str]:

@@ -22,6 +22,7 @@ from fewshift.nets.folded_resnet import (
     SupportFeatures,
     folded_resnet,
 )
+from fewshift.nets.precision import Precision
 from fewshift.nets.threads import suited_threads
 from fewshift.types import Task, TaskParams
 
@@ -106,23 +107,33 @@ class PlainEngine(InTurn):
 
 @dataclass(frozen=True)
 class FoldedEngine(InTurn):
-    """Adapter and batch norm folded into the kernels, the derivative by hand, channels-last."""
+    """Adapter and batch norm folded into the kernels, the derivative by hand, channels-last.
+
+    In `bfloat16` the convolutions of the descent take numbers of 16 bits; parameters, loss and the features
+    of `embed` stay exact. All other precisions are those of the weights.
+    """
 
     backbone: Backbone
     reason: str = "asked for"
     name: str = "folded"
+    precision: Precision = "float32"
 
     @cached_property
     def net(self) -> FoldedResNet:
         """The folded weights, made once."""
         return folded_resnet(self.backbone)
 
+    @cached_property
+    def descended(self) -> FoldedResNet:
+        """The folded weights that a descent uses."""
+        return folded_resnet(self.backbone, torch.bfloat16) if self.precision == "bfloat16" else self.net
+
     def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
         """`steps` steps of `update` from `start` on L_in."""
         check_sites(self.backbone, start)
         images = task.support.images
         with suited_threads(2 * self.net.operations(images), images.device):
-            features = SupportFeatures(self.net, images, tuple(start))
+            features = SupportFeatures(self.descended, images, tuple(start))
             objective = inner_objective(lambda params, _images: features(params), task)
             return descend(objective, start, update, steps)
 

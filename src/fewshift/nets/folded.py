@@ -8,7 +8,7 @@ preconditioners act in A's coordinates. Images are (n, c, h, w), channels-last i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -28,11 +28,17 @@ class Folded:
     bias: Tensor  # (out,)
     stride: int
     winograd: bool = False
+    exact_centre: Tensor | None = None  # (out, in) the centre tap of a rounded kernel before it was rounded
 
     @property
     def centre(self) -> Tensor:
         """The part of the kernel that an adapter changes, as a view."""
         return self.kernel[1:3, 1:3] if self.winograd else self.kernel[..., 1, 1]
+
+    def rounded(self, dtype: torch.dtype) -> Folded:
+        """The same in numbers of 16 bits; adapters are still added to the exact centre tap, then rounded."""
+        exact = self.centre.contiguous() if self.kernel.shape[-1] == 3 else None
+        return replace(self, kernel=self.kernel.to(dtype), bias=self.bias.to(dtype), exact_centre=exact)
 
 
 def fold(
@@ -45,8 +51,8 @@ def fold(
     scale = frozen[f"{norm}.weight"] * (frozen[f"{norm}.running_var"] + eps).rsqrt()
     bias = frozen[f"{norm}.bias"] - frozen[f"{norm}.running_mean"] * scale
     kernel = frozen[f"{conv}.weight"] * scale[:, None, None, None]
-    pays = stride == 1 and kernel.device.type == "cpu" and min(kernel.shape[:2]) >= WINOGRAD_CHANNELS
-    if transform and pays:
+    many = min(kernel.shape[:2]) >= WINOGRAD_CHANNELS
+    if transform and stride == 1 and many and winograd.pays(kernel.device):
         return Folded(winograd.transformed(kernel), scale, bias, stride, winograd=True)
     return Folded(kernel.contiguous(memory_format=torch.channels_last), scale, bias, stride)
 
@@ -63,10 +69,12 @@ class AdaptedConv:
         """Put an adapter on the centre tap; the rest of the kernel is copied the first time only."""
         if self.kernel is self.folded.kernel:
             self.kernel = self.kernel.clone(memory_format=torch.preserve_format)
-        target = Folded(self.kernel, self.folded.scale, self.bias, self.folded.stride, self.folded.winograd)
+        target = replace(self.folded, kernel=self.kernel)
         scale = self.folded.scale[:, None]
         if self.folded.winograd:
             winograd.set_centre_(target.centre, self.folded.centre, scale * adapter)
+        elif self.folded.exact_centre is not None:
+            target.centre.copy_(torch.addcmul(self.folded.exact_centre, scale, adapter))
         else:
             torch.addcmul(self.folded.centre, scale, adapter, out=target.centre)
 

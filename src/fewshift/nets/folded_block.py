@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -22,6 +22,15 @@ class FoldedBlock:
     first: Folded
     second: Folded
     projection: Folded | None
+
+    def rounded(self, dtype: torch.dtype) -> FoldedBlock:
+        """The same block in numbers of 16 bits."""
+        return replace(
+            self,
+            first=self.first.rounded(dtype),
+            second=self.second.rounded(dtype),
+            projection=self.projection and self.projection.rounded(dtype),
+        )
 
 
 def fold_block(frozen: Weights, name: str, eps: float, *, transform: bool = True) -> FoldedBlock:
@@ -102,6 +111,13 @@ class AdaptedBlock:
 
 
 def add_centre_gradient(found: dict[str, Tensor], site: str, delta: Tensor, read: Tensor) -> None:
-    """Add δᵀx, the centre tap's gradient up to diag(s), where it is asked for."""
-    if site in found:
+    """Add δᵀx, the centre tap's gradient up to diag(s), where it is asked for.
+
+    Sums over the chunks of a batch keep the exact type of `found`, whatever the type of δ and x.
+    """
+    if site not in found:
+        return
+    if delta.dtype == found[site].dtype:
         found[site].addmm_(pixels(delta).T, read)
+    else:
+        found[site].add_(pixels(delta).T @ read)

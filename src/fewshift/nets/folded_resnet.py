@@ -32,6 +32,7 @@ class FoldedResNet:
     stem_padding: int
     blocks: tuple[FoldedBlock, ...]
     last: Tensor  # (d, d)
+    dtype: torch.dtype  # of what is between the stem and the pooled activations
 
     @property
     def chunk(self) -> int:
@@ -51,7 +52,11 @@ class FoldedResNet:
         """What enters the first block; no task parameter changes it."""
         x = batch.contiguous(memory_format=torch.channels_last)
         x = torch.conv2d(x, self.stem.kernel, self.stem.bias, self.stem.stride, self.stem_padding)
-        return x.relu_()
+        return x.relu_().to(self.dtype)
+
+    def pooled(self, output: Tensor) -> Tensor:  # (n, d, h, w) -> (n, d)
+        """The mean over pixels, in the exact type again."""
+        return output.mean(dim=(2, 3), dtype=self.last.dtype)
 
 
 def cannot_fold(backbone: Backbone) -> str | None:
@@ -66,16 +71,22 @@ def cannot_fold(backbone: Backbone) -> str | None:
     return None
 
 
-def folded_resnet(backbone: Backbone) -> FoldedResNet:
-    """Fold a backbone's weights; its own stay as they are."""
+def folded_resnet(backbone: Backbone, rounded_to: torch.dtype | None = None) -> FoldedResNet:
+    """Fold a backbone's weights; its own stay as they are.
+
+    With `rounded_to` the blocks compute in that type of 16 bits; the stem and what follows pooling do not.
+    """
     why_not = cannot_fold(backbone)
     if why_not:
         raise FewshiftError(f"this backbone has no folded form ({why_not}): choose the plain engine")
     net, frozen = backbone.net, backbone.frozen
     assert isinstance(net, ResNet18)
-    blocks = tuple(fold_block(frozen, name, net.bn1.eps) for name in block_names())
-    stem = fold(frozen, "conv1", "bn1", stride=2, eps=net.bn1.eps)
-    return FoldedResNet(stem, net.stem_padding, blocks, frozen["last.weight"])
+    exact = rounded_to is None  # Winograd's transforms would lose what 16 bits have left
+    blocks = tuple(fold_block(frozen, name, net.bn1.eps, transform=exact) for name in block_names())
+    if rounded_to is not None:
+        blocks = tuple(block.rounded(rounded_to) for block in blocks)
+    stem, last = fold(frozen, "conv1", "bn1", stride=2, eps=net.bn1.eps), frozen["last.weight"]
+    return FoldedResNet(stem, net.stem_padding, blocks, last, rounded_to or last.dtype)
 
 
 class SupportFeatures:
@@ -103,7 +114,7 @@ class SupportFeatures:
                 if self.blocks:
                     self.heads.append((x, pixels(x, self.blocks[0].stride), self.blocks[0].first(x)))
                 else:
-                    pooled.append(x.mean(dim=(2, 3)))
+                    pooled.append(net.pooled(x))
         self.constant = torch.cat(pooled) if pooled else None
 
     def __call__(self, params: TaskParams) -> Tensor:  # -> (n, d)
@@ -127,13 +138,13 @@ class _Pooled(torch.autograd.Function):
         for x, read, frozen in task.heads:
             response = frozen.clone()
             if site in params:
-                product = (head.first.folded.scale[:, None] * params[site]).T
+                product = (head.first.folded.scale[:, None] * params[site]).T.to(frozen.dtype)
                 response = images(torch.addmm(pixels(frozen), read, product), frozen)
             chunk = [head.finish(x, read, response)]
             for block in task.blocks[1:]:
                 chunk.append(block(chunk[-1].output))
             kept.append(chunk)
-            pooled.append(chunk[-1].output.mean(dim=(2, 3)))
+            pooled.append(task.net.pooled(chunk[-1].output))
         task.calls += 1
         ctx.task, ctx.kept, ctx.call, ctx.params = task, kept, task.calls, params
         return torch.cat(pooled)
@@ -148,7 +159,7 @@ class _Pooled(torch.autograd.Function):
         parts = torch.split(gradient, task.net.chunk)
         for part, chunk in zip(parts, ctx.kept, strict=True):
             top = chunk[-1].output
-            spread = (part / top[0, 0].numel())[:, :, None, None].expand_as(top)
+            spread = (part / top[0, 0].numel()).to(top.dtype)[:, :, None, None].expand_as(top)
             upstream = spread.clone(memory_format=torch.channels_last)
             for place in reversed(range(len(chunk))):
                 kept = chunk.pop()
@@ -180,5 +191,5 @@ class AdaptedFeatures:
             x = self.net.stem_of(part)
             for block in self.blocks:
                 x = block(x).output
-            pooled.append(x.mean(dim=(2, 3)))
+            pooled.append(self.net.pooled(x))
         return F.linear(torch.cat(pooled), self.last)

@@ -1,4 +1,4 @@
-"""Which arithmetic an engine uses on a GPU, as a value and as a context."""
+"""Which arithmetic an engine uses, as a value and, for a GPU, as a context."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import torch
 
 from fewshift.errors import FewshiftError
 
-Precision: TypeAlias = Literal["float32", "tf32", "float16"]
-PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "float16")
+Precision: TypeAlias = Literal["float32", "tf32", "float16", "bfloat16"]
+PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "float16", "bfloat16")
+ON_A_GPU: tuple[Precision, ...] = ("float32", "tf32", "float16")
 DEFAULT: Precision = "tf32"  # torch's own default for convolutions
+SHORT: dict[Precision, torch.dtype] = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 def precision_named(name: str) -> Precision:
@@ -24,9 +26,30 @@ def precision_named(name: str) -> Precision:
     return name
 
 
+def precision_for(name: str, device: torch.device, on_gpu: Precision = "float16") -> Precision:
+    """The precision of this name for work on this device.
+
+    "auto" is `on_gpu` on a GPU, and bfloat16 on a CPU that multiplies it by itself.
+    """
+    if name == "auto" and device.type == "cuda":
+        return on_gpu
+    if name == "auto":
+        return "bfloat16" if device.type == "cpu" and multiplies_bfloat16() else "float32"
+    found = precision_named(name)
+    if found == "bfloat16" and device.type != "cpu":
+        raise FewshiftError(f"bfloat16 is for CPUs, and this is for {device}: choose float16 there")
+    return found
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether this processor has instructions for it; without them bfloat16 is slower than float32."""
+    asked = (getattr(torch.cpu, f"_is_{name}_supported", None) for name in ("avx512_bf16", "amx_tile"))
+    return any(supported is not None and supported() for supported in asked)
+
+
 def activations(precision: Precision, own: torch.dtype) -> torch.dtype:
     """The type of activations and kernels in a network whose weights are of type `own`."""
-    return torch.float16 if precision == "float16" else own
+    return SHORT.get(precision, own)
 
 
 # torch's settings for the GPU hold for the whole process: one thread at a time may change them.

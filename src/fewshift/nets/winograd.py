@@ -1,7 +1,7 @@
 """3x3 convolutions of stride 1 with 2.25 times fewer multiplications: Winograd's F(2x2, 3x3), in plain torch.
 
-Tiles of 2x2 outputs become sixteen matrix products over the channels. It pays on a CPU where the channels are
-many and the maps small, so that the products outweigh the transforms; elsewhere direct convolution is faster.
+Tiles of 2x2 outputs become sixteen matrix products over the channels. It pays on a CPU without AVX-512 where
+the channels are many, so that the products outweigh the transforms; elsewhere direct convolution is faster.
 All images are (n, h, w, c), contiguous, padded by one pixel.
 """
 
@@ -13,6 +13,11 @@ from torch import Tensor
 
 _FORWARD = (0, 1, 2, 3)
 _FLIPPED = (3, 1, 2, 0)  # turning a kernel by 180 degrees swaps its first and its last transformed row
+
+
+def pays(device: torch.device) -> bool:
+    """Whether this can be faster here than direct convolution, for which oneDNN makes more of AVX-512."""
+    return device.type == "cpu" and torch.backends.cpu.get_cpu_capability() != "AVX512"
 
 
 def transformed(kernel: Tensor) -> Tensor:  # (out, in, 3, 3) -> (4, 4, in, out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.folded_resnet import cannot_fold
 from fewshift.nets.frozen_net import cannot_graph
-from fewshift.nets.precision import DEFAULT, Precision
+from fewshift.nets.precision import DEFAULT, Precision, precision_for
 from fewshift.training.graphed import GraphedBatches
 from fewshift.training.last_map_gradients import OnFeatures, holds_features
 from fewshift.training.metagradients import FoldedOneByOne, MetaGradients, OneByOne
@@ -14,11 +14,12 @@ from fewshift.training.metagradients import FoldedOneByOne, MetaGradients, OneBy
 def best_meta_gradients(backbone: Backbone, precision: Precision = DEFAULT) -> MetaGradients:
     """Algebra on features, graphs on a CUDA device, folded convolutions elsewhere, else the definition.
 
-    The precision is that of the graphs.
+    The precision is that of the graphs, or bfloat16 of folded convolutions on a CPU.
     """
+    wanted = precision_for(precision, backbone.device)
     if holds_features(backbone):
         return OnFeatures(backbone)
     if cannot_fold(backbone):
         return OneByOne(backbone)
     graphs = backbone.device.type == "cuda" and cannot_graph(backbone) is None
-    return GraphedBatches(backbone, precision) if graphs else FoldedOneByOne(backbone)
+    return GraphedBatches(backbone, wanted) if graphs else FoldedOneByOne(backbone, wanted)

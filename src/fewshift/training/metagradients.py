@@ -18,6 +18,7 @@ from fewshift.core.losses import Scored, inner_objective, scored_outer_objective
 from fewshift.core.metagrad import MetaGradient, meta_gradient
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.folded_resnet import FoldedResNet, SupportFeatures, folded_resnet
+from fewshift.nets.precision import Precision
 from fewshift.training.settings import InnerLevel
 from fewshift.types import Episode, Features, Preconditioner, TaskParams
 
@@ -55,14 +56,18 @@ class OneByOne:
 
 @dataclass(frozen=True)
 class FoldedOneByOne:
-    """The same on folded convolutions, whose derivative is written by hand; second order falls back."""
+    """The same on folded convolutions, whose derivative is written by hand; second order falls back.
+
+    In `bfloat16` the convolutions take numbers of 16 bits; all other precisions are those of the weights.
+    """
 
     backbone: Backbone
+    precision: Precision = "float32"
 
     @cached_property
     def net(self) -> FoldedResNet:
         """The folded weights, made once."""
-        return folded_resnet(self.backbone)
+        return folded_resnet(self.backbone, torch.bfloat16 if self.precision == "bfloat16" else None)
 
     def __call__(self, jobs: Iterable[Job], inner: InnerLevel, starts: bool) -> Iterator[MetaGradient]:
         """Equal to `OneByOne` up to rounding."""
