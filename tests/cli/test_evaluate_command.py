@@ -219,6 +219,25 @@ def test_a_suite_by_name(fewshift: Fewshift, small: Path, tmp_path: Path) -> Non
     assert "nosuch" in refused.err
 
 
+def test_a_backbone_of_one_domain_has_seen_no_other(
+    fewshift: Fewshift, records: Path, tmp_path: Path
+) -> None:
+    alone, out = tmp_path / "alone.kit", tmp_path / "r.jsonl"
+    backbone = freeze(ResNet18(width=2))
+    save_kit(Kit(backbone, ImageSettings(16), info={"backbone": {"domains": ["tiles"]}}), alone)
+    done = fewshift(
+        *("evaluate", "--records", records, "--kit", alone, "--methods", "pa,gd", "--tasks", 1),
+        *("--protocol", "one-shot", "--device", "cpu", "--out", out),
+    )
+    assert done.code == 0, done.err
+    assert {r["domain"] for r in lines(out) if r["seen"]} == {"tiles"}  # squares has that role in the records
+    rates = {(r["method"], r["domain"]): r["notes"]["rates"] for r in lines(out)}
+    assert rates["pa", "tiles"] == [0.0, 0.1]
+    assert rates["pa", "squares"] == [0.0, 1.0]
+    assert rates["gd", "tiles"] == [0.05, 0.2]  # TSP's, for one training domain
+    assert rates["gd", "squares"] == [0.25, 0.05]
+
+
 def test_a_method_of_ones_own(
     fewshift: Fewshift, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

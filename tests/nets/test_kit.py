@@ -138,6 +138,13 @@ def test_parts_may_be_missing(tmp_path: Path, kit: Kit) -> None:
         assert torch.equal(found.start(torch.ones(3))[site], value)
 
 
+def test_seen_are_the_domains_of_what_was_learned_or_else_of_the_backbone(kit: Kit) -> None:
+    info = {"backbone": {"domains": ["birds"]}}
+    assert kit.with_(info=info).trained_on == DOMAINS
+    assert Kit(kit.backbone, info=info).trained_on == ("birds",)
+    assert Kit(kit.backbone).trained_on == ()
+
+
 def test_low_rank_roots(tmp_path: Path, kit: Kit) -> None:
     sizes = {site: value.shape[0] for site, value in kit.backbone.init().items()}
     roots = {site: torch.randn(3, 2, size) for site, size in sizes.items()}

@@ -50,7 +50,7 @@ def rate_rule(kit: Kit, pairs: BySeen, oracle: bool) -> RateRule:
 
 def published_rates(kit: Kit) -> BySeen:
     """The paper's pairs for TSP; they differ a little with one training domain."""
-    return TSP_RATES_ONE_DOMAIN if len(kit.domains) == 1 else TSP_RATES
+    return TSP_RATES_ONE_DOMAIN if len(kit.trained_on) == 1 else TSP_RATES
 
 
 def start_share(kit: Kit, method: str, oracle: bool) -> Share:

@@ -78,6 +78,11 @@ class Kit:
             )
         self._check_sites()
 
+    @property
+    def trained_on(self) -> tuple[str, ...]:
+        """The domains that a test calls seen: the kit's, else its backbone's; none where nobody knows."""
+        return self.domains or tuple(self.info.get("backbone", {}).get("domains", ()))
+
     def start(self, coefficients: Tensor | None = None) -> TaskParams:  # (K,)
         """The parameters a task starts from: the domains' starting values blended, or else TSA's."""
         usual = self.backbone.init()
