@@ -185,13 +185,29 @@ def _png_header(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(size) + chunk(b"IDAT" + zlib.compress(b"")) + chunk(b"IEND")
 
 
+class NotAvailable:
+    """As pandas marks a missing text or whole number: no comparison with it is true or false."""
+
+    def __ne__(self, other: object) -> Any:
+        return self
+
+    def __bool__(self) -> bool:
+        raise TypeError("boolean value of NA is ambiguous")
+
+    def __repr__(self) -> str:
+        return "<NA>"
+
+
 @pytest.mark.parametrize(
     ("labels", "sentence"),
     [
         (["a", "a", "a", "a"], "there is one class only, 'a'"),
         (["a", "b"], "4 images and 2 labels"),
         (["a", "b", "a", ["c"]], "label 3 is .* cannot name a class"),
-        ([1, 0, float("nan"), 0], r"label 2 is not a number"),
+        ([1, 0, float("nan"), 0], r"label 2 is missing \(nan\)"),
+        ([1, 0, NotAvailable(), 0], r"label 2 is missing \(<NA>\)"),
+        (dict.fromkeys("abcd", 1), "give a list with one label an image"),
+        ({1, 2, 3, 4}, "give a list with one label an image"),
         ([1, 0, True, 0], "the labels 1 and True are equal"),
         (list(torch.tensor([[0], [0], [1], [1]])), "label 0 is .* cannot name a class"),
         ("abcd", "give a list with one label an image"),
