@@ -4,7 +4,7 @@ import io
 import re
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +72,24 @@ def test_columns_of_paths_and_of_pictures(picture: Any, tmp_path: Path) -> None:
     Image.fromarray(picture).save(path)
     column = np.empty(2, dtype=object)
     column[:] = [str(path), Image.fromarray(picture)]
-    for images in (np.array([str(path), str(path)]), column, (p for p in (path, path))):
+    table = np.array([[str(path)], [str(path)]])
+    for images in (np.array([str(path), str(path)]), column, (p for p in (path, path)), table, Table(table)):
         assert len(read(items_of(images), PROTOCOL_84)) == 2
+
+
+class Table:
+    """As pandas has it: an array with a heading, and the heading is what it iterates over."""
+
+    ndim = 2
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("path",))
 
 
 def _saved(picture: Image.Image, **options: Any) -> bytes:
@@ -145,6 +161,12 @@ def test_arrays_with_alpha_are_laid_on_white(picture: Any) -> None:
         ([np.full((8, 8, 3), np.nan)], "floats from 0 to 1"),
         ([torch.randn(3, 8, 8)], "floats from 0 to 1"),
         ([object()], "image 0 is of type object"),
+        ([np.full((8, 8, 3), "7")], "image 0: values of type <U1: give integers"),
+        (np.zeros((2, 8, 8, 3), object), "image 0: values of type object: give integers"),
+        (np.array([["a.jpg", "bird"]]), r"a table of shape \(1, 2\)"),
+        ({"a.jpg": 1}, "of type dict"),
+        ({"a.jpg"}, "of type set"),
+        (io.BytesIO(b"a picture"), "of type BytesIO"),
         (3, "of type int"),
         ([], "there are no images"),
         ("nowhere.jpg", "nowhere.jpg: the file cannot be read"),

@@ -94,6 +94,10 @@ def _levels(values: NDArray[Any], where: str) -> Pixels:
     if values.dtype == np.bool_:
         levels = values.astype(np.uint8) * np.uint8(255)
         return levels
+    if values.dtype.kind not in "fiu":
+        raise DataError(
+            f"{where}: values of type {values.dtype}: give integers from 0 to 255 or floats from 0 to 1"
+        )
     low, high = values.min(), values.max()
     if values.dtype.kind == "f" and low >= 0 and high <= 1:
         levels = np.rint(values * 255).astype(np.uint8)
