@@ -63,6 +63,9 @@ def test_a_folder_a_class_and_the_same_images_by_path_fit_equally(kit_file: Path
     assert by_folder.classes_.tolist() == ["shape 0", "shape 1", "shape 2"]
     assert (by_folder.predict_proba(files) == by_path.predict_proba(files)).all()
     assert by_folder.score(folder) == by_path.score(files, names)
+    numbered = fs.FewShotClassifier(kit=kit_file, method="ncc").fit(files, [int(n[-1]) for n in names])
+    with pytest.raises(fs.FewshiftError, match="'shape 0' where there is 0: give labels as they were"):
+        numbered.score(folder)
     assert by_folder.predict(folder).shape == (12,)  # for predictions a folder is all the files below it
 
 

@@ -17,7 +17,7 @@ from fewshift.estimator import changes, inputs, kits
 from fewshift.estimator.adapting import Support, Tools, adapt, readapt
 from fewshift.estimator.choosing import check_parameters
 from fewshift.estimator.fitted import Fitted
-from fewshift.estimator.labels import as_label, encode
+from fewshift.estimator.labels import as_label, check_kind, encode
 from fewshift.estimator.results import FitResults
 from fewshift.estimator.sklearn_contract import SklearnContract
 from fewshift.progress import Track, silent
@@ -139,6 +139,7 @@ class FewShotClassifier(SklearnContract, FitResults):
     def score(self, X: inputs.Images, y: Any = None, sample_weight: Any = None) -> float:
         """The share of images that get their label; like `fit`, it takes a folder a class, too."""
         items, labels = inputs.labelled_items(X, y)
+        check_kind(labels, self._labels)
         weights = None if sample_weight is None else np.asarray(sample_weight, float)
         if weights is not None and (weights.shape != (len(labels),) or not weights.sum() > 0):
             raise FewshiftError(

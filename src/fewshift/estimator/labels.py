@@ -32,6 +32,16 @@ def as_label(label: Any) -> Hashable:
     return plain
 
 
+def check_kind(labels: Sequence[Hashable], classes: Sequence[Hashable]) -> None:
+    """Refuse texts where no class is a text, and the other way round: every one would count as wrong."""
+    texts = {isinstance(value, str) for value in labels}
+    if len(texts) == 1 and not texts & {isinstance(value, str) for value in classes}:
+        raise FewshiftError(
+            f"the labels are of another kind than the classes, {labels[0]!r} where there is {classes[0]!r}: "
+            "give labels as they were given to fit (a folder's are texts)"
+        )
+
+
 def encode(values: Sequence[Hashable]) -> tuple[NDArray[Any], list[int]]:
     """(classes, the class number of every label).
 
