@@ -266,6 +266,22 @@ def test_an_export_does_not_replace_its_classifier(
     assert "is a folder: give the name of a file, such as model.onnx" in capsys.readouterr().err
 
 
+def test_what_a_command_was_given_is_not_written_over(
+    fitted: Path, kit: str, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = Path(shutil.copy(kit, tmp_path / "own.kit"))
+    shutil.copytree(images / "support", tmp_path / "support")
+    image = tmp_path / "support" / "circle" / "0.png"
+    before = own.read_bytes(), image.read_bytes()
+    run("fit", tmp_path / "support", "-o", own, "--kit", own, code=2)
+    assert f"--out {own} is the kit itself" in capsys.readouterr().err
+    run("fit", tmp_path / "support", "-o", image, "--kit", own, code=2)
+    assert f"--out {image} is an image of {tmp_path / 'support'}" in capsys.readouterr().err
+    run("export", fitted, "-o", own, "--kit", own, code=2)
+    assert f"--out {own} is the kit itself" in capsys.readouterr().err
+    assert (own.read_bytes(), image.read_bytes()) == before
+
+
 def test_one_bad_image_does_not_stop_the_others(
     fitted: Path, kit: str, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fewshift.cli.console import bars
-from fewshift.cli.outputs import make_place
+from fewshift.cli.outputs import keep_images, keep_input, make_place
 
 if TYPE_CHECKING:
     from fewshift.estimator.classifier import FewShotClassifier
@@ -53,6 +53,8 @@ def fit(
     from fewshift.estimator.classifier import FewShotClassifier
 
     make_place(out, "--out", "birds.fewshift")
+    keep_input(out, "--out", kit, "kit", "birds.fewshift")
+    keep_images(out, "--out", support, "birds.fewshift")
     classifier = FewShotClassifier(
         method=method, kit=kit, settings=settings, seed=seed, device=device, engine=engine, quiet=True
     )
