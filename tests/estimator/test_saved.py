@@ -211,6 +211,9 @@ def test_what_cannot_be_written_leaves_the_old_file(
     (tmp_path / "x.fewshift").write_bytes(b"old")
     with pytest.raises(fs.FewshiftError, match="cannot be written"):
         fitted.save(tmp_path / "x.fewshift" / "below a file")
+    for folder in (tmp_path, "."):
+        with pytest.raises(fs.FewshiftError, match="is a folder: give the name of a file"):
+            fitted.save(folder)
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
