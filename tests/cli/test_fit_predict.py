@@ -93,10 +93,13 @@ def test_fit_names_what_it_left_out(
 ) -> None:
     support = tmp_path / "support"
     shutil.copytree(images / "support", support)
-    for junk in ("readme.txt", "circle/.hidden", "circle/a.heic", "circle/b.heic"):
+    for junk in ("readme.txt", ".hidden.jpg", "loose.jpg", "circle/.hidden", "circle/a.heic"):
         (support / junk).write_text("x")
+    (support / "circle" / "0.png").rename(support / "circle" / "0.jfif")  # a browser's name for a photograph
     run("fit", support, "-o", tmp_path / "x.fewshift", "--kit", kit, "--method", "ncc")
-    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("left out"))
+    lines = capsys.readouterr().out.splitlines()
+    assert any("circle" in line and "3" in line for line in lines)
+    (line,) = (line for line in lines if line.startswith("left out"))
     assert line.startswith(f"left out   {support / 'circle' / 'a.heic'}: its name is not that of a JPEG")
     assert line.endswith("(2 in all)")
 

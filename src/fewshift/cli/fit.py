@@ -91,11 +91,12 @@ def _describe(classifier: FewShotClassifier, support: Path, out: Path) -> None:
 
 
 def _say_left_out(support: Path) -> None:
-    """Name what lies in class folders and was not taken for an image, unless it is hidden."""
-    from fewshift.data.folder import list_folder
+    """Name images beside the class folders and what is no image in them, unless it is hidden."""
+    from fewshift.data.folder import SUFFIXES, list_folder
 
     ignored = list_folder(support).ignored.items()
-    left = [(path, why) for path, why in ignored if path.parent != support and path.name[0] != "."]
+    seen = [(path, why) for path, why in ignored if path.name[0] != "."]
+    left = [(path, why) for path, why in seen if path.parent != support or path.suffix.lower() in SUFFIXES]
     if left:
         path, why = left[0]
         more = f" ({len(left)} in all)" if len(left) > 1 else ""
