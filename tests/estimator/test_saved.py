@@ -1,7 +1,10 @@
 """Saved classifiers come back bit for bit, refuse other backbones, and are never half-written."""
 
+import copy
 import os
+import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 import torch
 
 import fewshift as fs
+from fewshift.estimator.exported import metadata
 from fewshift.estimator.label_json import from_json, to_json
 from fewshift.nets import bundled
 from fewshift.nets.adapters import adapters_at
@@ -120,6 +124,20 @@ def test_parameters_that_are_set_later_are_for_the_next_fit(
     fitted.save(tmp_path / "x.fewshift")
     loaded = fs.load(tmp_path / "x.fewshift", kit=small_kit)
     assert (loaded.method, loaded.seed) == ("pa", 0)
+
+
+def test_copies_and_exports_read_images_as_the_fit_did(
+    fitted: fs.FewShotClassifier, small_kit: Kit, pictures: Pictures, tmp_path: Path
+) -> None:
+    fitted.save(tmp_path / "x.fewshift")
+    images = [np.tile(image, (2, 3, 1)) for image in pictures()[0]]  # of another shape than the network's
+    other = replace(small_kit, images=replace(small_kit.images, kind="practical"))
+    loaded = fs.load(tmp_path / "x.fewshift", kit=other)
+    wanted = fitted.predict_proba(images)
+    for classifier in (loaded, copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded))):
+        assert (classifier.predict_proba(images) == wanted).all()
+    loaded.set_params(method="ncc")
+    assert metadata(loaded) == {**metadata(fitted), "kit": "own"}
 
 
 def test_another_backbone_is_refused(

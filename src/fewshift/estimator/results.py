@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
 
+from fewshift.data.pixels import PixelRule
 from fewshift.estimator import kits
 from fewshift.estimator.fitted import Fitted, Settings
 from fewshift.estimator.hints import Hint
@@ -24,6 +26,7 @@ class FitResults:
     _fitted: Fitted
     _now_open: kits.Opened
     _kit_of_fit: kits.KitLike
+    _rule_of_fit: PixelRule
 
     @property
     def fitted_(self) -> Fitted:
@@ -86,5 +89,7 @@ class FitResults:
     def _opened(self) -> kits.Opened:
         self.fitted_  # noqa: B018
         if "_now_open" not in vars(self):  # after a copy or a pickle
-            self._now_open = kits.open_kit(self._kit_of_fit, self.device, self.engine, self.quiet)
+            opened = kits.open_kit(self._kit_of_fit, self.device, self.engine, self.quiet)
+            rule = vars(self).get("_rule_of_fit", opened.rule)  # older pickles have none
+            self._now_open = replace(opened, rule=rule)
         return self._now_open

@@ -102,6 +102,7 @@ def load(
     pixels: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in header["pixels"].items()}
     rule = PixelRule(**pixels)
     classifier._now_open, classifier._kit_of_fit = replace(opened, rule=rule), kit
+    classifier._rule_of_fit = rule
     classifier._asked_of_fit = classifier._asked
     classes = tuple(from_json(value) for value in header["classes"])
     fitted = Fitted(
