@@ -18,6 +18,7 @@ from fewshift.estimator.adapting import Support, Tools, adapt, readapt
 from fewshift.estimator.choosing import check_parameters
 from fewshift.estimator.fitted import Fitted
 from fewshift.estimator.labels import as_label, check_kind, encode
+from fewshift.estimator.modes import own_modes
 from fewshift.estimator.results import FitResults
 from fewshift.estimator.sklearn_contract import SklearnContract
 from fewshift.progress import Track, silent
@@ -56,6 +57,7 @@ class FewShotClassifier(SklearnContract, FitResults):
 
     # --- learning -------------------------------------------------------------------------------------------
 
+    @own_modes()
     def fit(self, X: inputs.Images, y: Any = None, *, track: Track = silent) -> FewShotClassifier:
         """Learn from a folder with a folder a class, or from images and their labels."""
         began = time.perf_counter()
@@ -93,6 +95,7 @@ class FewShotClassifier(SklearnContract, FitResults):
         changes.place_of(self._labels, label)
         return self._changed(label, images, adapt, track)
 
+    @own_modes()
     def remove_class(
         self, label: Hashable, *, adapt: bool = True, track: Track = silent
     ) -> FewShotClassifier:
@@ -106,6 +109,7 @@ class FewShotClassifier(SklearnContract, FitResults):
         self._keep(fitted, support, began)
         return self
 
+    @own_modes()
     def _changed(
         self, label: Hashable, images: inputs.Images, again: bool, track: Track
     ) -> FewShotClassifier:
@@ -158,12 +162,14 @@ class FewShotClassifier(SklearnContract, FitResults):
         """Whether the unknown score is over the limit that the support set set."""
         return self.unknown_score(X) > self.fitted_.familiar.limit
 
+    @own_modes()
     def embed(self, X: inputs.Images, *, track: Track = silent) -> Tensor:  # (n, d)
         """The adapted features of images."""
         fitted, opened = self.fitted_, self._opened
         parts = inputs.read_in_parts(inputs.items_of(X), opened.rule, track)
         return torch.cat([opened.engine.embed(fitted.params, p.images.to(opened.device)) for p in parts])
 
+    @own_modes()
     def _cosines(self, X: inputs.Images, track: Track = silent) -> Tensor:  # (n, way)
         return self.fitted_.cosines(self.embed(X, track=track))
 

@@ -11,6 +11,7 @@ from fewshift.data.pixels import PixelRule
 from fewshift.estimator import kits
 from fewshift.estimator.fitted import Fitted, Settings
 from fewshift.estimator.hints import Hint
+from fewshift.estimator.modes import own_modes
 from fewshift.estimator.sklearn_contract import not_fitted
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
@@ -86,6 +87,7 @@ class FitResults:
         return {name: value for name, value in vars(self).items() if name != "_now_open"}
 
     @property
+    @own_modes()
     def _opened(self) -> kits.Opened:
         self.fitted_  # noqa: B018
         if "_now_open" not in vars(self):  # after a copy or a pickle

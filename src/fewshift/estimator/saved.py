@@ -25,6 +25,7 @@ from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.estimator.fitted import Fitted, Settings
 from fewshift.estimator.label_json import from_json, to_json
 from fewshift.estimator.labels import class_array
+from fewshift.estimator.modes import own_modes
 from fewshift.estimator.unknown import Familiar
 from fewshift.nets.architectures import TIMM, described
 from fewshift.nets.bundled import bundled_kits
@@ -74,6 +75,7 @@ def write_classifier(
     write_tensors(os.fspath(path), CLASSIFIER, header, join(tensors))
 
 
+@own_modes()
 def load(
     path: str | os.PathLike[str], kit: kits.KitLike = None, *, device: str = "auto", engine: str = "auto"
 ) -> FewShotClassifier:
