@@ -140,6 +140,23 @@ def test_copies_and_exports_read_images_as_the_fit_did(
     assert metadata(loaded) == {**metadata(fitted), "kit": "own"}
 
 
+def test_a_copy_does_not_follow_a_kit_that_was_replaced(
+    small_kit: Kit, pictures: Pictures, tmp_path: Path
+) -> None:
+    images, labels = pictures()
+    save_kit(small_kit, tmp_path / "my.kit")
+    fitted = fs.FewShotClassifier(kit=tmp_path / "my.kit", method="ncc").fit(images, labels)
+    again = pickle.loads(pickle.dumps(fitted))
+    assert (pickle.loads(pickle.dumps(again)).predict(images) == fitted.predict(images)).all()
+    frozen = {name: value + 0.01 for name, value in small_kit.backbone.frozen.items()}
+    trained = replace(small_kit, backbone=replace(small_kit.backbone, frozen=frozen))
+    save_kit(trained, tmp_path / "my.kit")
+    for copied in (again, pickle.loads(pickle.dumps(again)), copy.deepcopy(fitted)):
+        with pytest.raises(fs.FewshiftError, match="the kit my has another backbone than when this"):
+            copied.predict(images)
+    assert copied.fit(images, labels).predict(images).shape == (len(images),)
+
+
 def test_another_backbone_is_refused(
     fitted: fs.FewShotClassifier, small_kit: Kit, pictures: Pictures, tmp_path: Path
 ) -> None:

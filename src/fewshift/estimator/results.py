@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fewshift.data.pixels import PixelRule
+from fewshift.errors import FewshiftError
 from fewshift.estimator import kits
 from fewshift.estimator.fitted import Fitted, Settings
 from fewshift.estimator.hints import Hint
@@ -83,8 +84,11 @@ class FitResults:
         return "_fitted" in vars(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the opened kit, which is found again when it is needed."""
-        return {name: value for name, value in vars(self).items() if name != "_now_open"}
+        """Without the opened kit, which is found again when it is needed, and known by its weights."""
+        state = {name: value for name, value in vars(self).items() if name != "_now_open"}
+        if "_now_open" in vars(self):
+            state["_fingerprint_of_fit"] = self._now_open.kit.backbone.fingerprint()
+        return state
 
     @property
     @own_modes()
@@ -92,6 +96,16 @@ class FitResults:
         self.fitted_  # noqa: B018
         if "_now_open" not in vars(self):  # after a copy or a pickle
             opened = kits.open_kit(self._kit_of_fit, self.device, self.engine, self.quiet)
+            self._check_weights(opened)
             rule = vars(self).get("_rule_of_fit", opened.rule)  # older pickles have none
             self._now_open = replace(opened, rule=rule)
         return self._now_open
+
+    def _check_weights(self, opened: kits.Opened) -> None:
+        """Refuse a kit that has been trained anew, or replaced, since the fit."""
+        wanted = vars(self).get("_fingerprint_of_fit")  # older pickles have none
+        if wanted is not None and opened.kit.backbone.fingerprint() != wanted:
+            raise FewshiftError(
+                f"the kit {opened.name} has another backbone than when this classifier was fitted "
+                f"({wanted[:12]}): put that kit back in its place, or fit again"
+            )
