@@ -259,6 +259,23 @@ def test_what_cannot_be_written_leaves_the_old_file(
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("x.fewshift", b"old")]
 
 
+def test_two_that_write_one_file_at_a_time(
+    fitted: fs.FewShotClassifier, kit_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, real, within = tmp_path / "x.fewshift", os.fsync, []
+
+    def meanwhile(descriptor: int) -> None:
+        if not within:
+            within.append(descriptor)
+            fitted.save(path, with_support=True)  # as another thread would
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    fitted.save(path)
+    assert fs.load(path, kit=kit_file).classes_.tolist() == fitted.classes_.tolist()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.fewshift"]
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_predictions_are_equal_on_a_gpu(
