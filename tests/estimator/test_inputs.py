@@ -60,6 +60,15 @@ def test_tensors_of_sixteen_bits() -> None:
     assert torch.equal(found[0], found[2])
 
 
+def test_floats_that_a_resize_left_just_outside(picture: Any) -> None:
+    near = picture.astype(np.float64) / 255
+    near[0, 0], near[-1, -1] = [1 + 2e-16, 1.001, 1], [-1e-9, -0.001, 0]
+    within = near.clip(0, 1)
+    pair = [Image.fromarray(floats[..., 0].astype(np.float32)) for floats in (near, within)]
+    for one, other in ((near, within), (torch.from_numpy(near), torch.from_numpy(within)), pair):
+        assert torch.equal(read([one], PROTOCOL_84).images, read([other], PROTOCOL_84).images)
+
+
 def test_batches_of_arrays_and_tensors(picture: Any) -> None:
     batch = np.stack([picture, picture[::-1]])
     wanted = read([picture, picture[::-1]], PROTOCOL_84).images
