@@ -34,10 +34,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(fewshift: Fewshift, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fewshift:
-    """The command in an empty folder; SHAPES and KIT are replaced."""
+    """The command in an empty folder; SHAPES, KIT and IMAGE are replaced."""
     monkeypatch.chdir(tmp_path)
 
-    places = {"SHAPES": world / "shapes", "KIT": world / "small.kit"}
+    shapes = world / "shapes"
+    places = {"SHAPES": shapes, "KIT": world / "small.kit", "IMAGE": shapes / "circle" / "0.png"}
     return lambda *words: fewshift("evaluate", *(places.get(str(word), word) for word in words))
 
 
@@ -145,6 +146,8 @@ def test_a_folder_with_out_alone_stays_a_domain_of_a_table(run: Fewshift, tmp_pa
         (["--folder", "SHAPES", "--methods", "magic"], "there is no method 'magic'"),
         (["--folder", "SHAPES", "--methods", "tsp"], "tsp needs a kit with preconditioners"),
         (["--folder", "SHAPES", "--html", "."], "--html . is a folder"),
+        (["--folder", "SHAPES", "--html", "x.html", "--out", "./x.html"], "--html x.html is --out, too"),
+        (["--folder", "SHAPES", "--html", "IMAGE"], "is an image of"),
         (["--folder", "SHAPES", "--protocol", "one-shot"], "--protocol has no meaning for a learning curve"),
         (["--records", "SHAPES", "--shots", "1"], "--shots is for a learning curve"),
         (["--folder", "SHAPES", "--device", "abacus"], "device 'abacus' cannot be used"),

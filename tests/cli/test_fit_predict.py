@@ -93,10 +93,13 @@ def test_fit_names_what_it_left_out(
 ) -> None:
     support = tmp_path / "support"
     shutil.copytree(images / "support", support)
-    for junk in ("readme.txt", "circle/.hidden", "circle/a.heic", "circle/b.heic"):
+    for junk in ("readme.txt", ".hidden.jpg", "loose.jpg", "circle/.hidden", "circle/a.heic"):
         (support / junk).write_text("x")
+    (support / "circle" / "0.png").rename(support / "circle" / "0.jfif")  # a browser's name for a photograph
     run("fit", support, "-o", tmp_path / "x.fewshift", "--kit", kit, "--method", "ncc")
-    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("left out"))
+    lines = capsys.readouterr().out.splitlines()
+    assert any("circle" in line and "3" in line for line in lines)
+    (line,) = (line for line in lines if line.startswith("left out"))
     assert line.startswith(f"left out   {support / 'circle' / 'a.heic'}: its name is not that of a JPEG")
     assert line.endswith("(2 in all)")
 
@@ -264,6 +267,22 @@ def test_an_export_does_not_replace_its_classifier(
     assert fitted.read_bytes() == before
     run("export", fitted, "-o", tmp_path, "--kit", kit, code=2)
     assert "is a folder: give the name of a file, such as model.onnx" in capsys.readouterr().err
+
+
+def test_what_a_command_was_given_is_not_written_over(
+    fitted: Path, kit: str, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = Path(shutil.copy(kit, tmp_path / "own.kit"))
+    shutil.copytree(images / "support", tmp_path / "support")
+    image = tmp_path / "support" / "circle" / "0.png"
+    before = own.read_bytes(), image.read_bytes()
+    run("fit", tmp_path / "support", "-o", own, "--kit", own, code=2)
+    assert f"--out {own} is the kit itself" in capsys.readouterr().err
+    run("fit", tmp_path / "support", "-o", image, "--kit", own, code=2)
+    assert f"--out {image} is an image of {tmp_path / 'support'}" in capsys.readouterr().err
+    run("export", fitted, "-o", own, "--kit", own, code=2)
+    assert f"--out {own} is the kit itself" in capsys.readouterr().err
+    assert (own.read_bytes(), image.read_bytes()) == before
 
 
 def test_one_bad_image_does_not_stop_the_others(

@@ -93,3 +93,12 @@ def test_time_and_memory_of_a_fit_are_measured(kit_file: Path) -> None:
     assert row["peak_mb"] > 50
     assert row["seconds"] > 0
     assert "5 images" in fit_memory.line(row)
+
+
+def test_sizes_and_memory_of_a_fit(kit_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(fs.FewshiftError, match="one of the sizes is 1: a fit takes two images at least"):
+        fit_memory.run((5, 1))
+    monkeypatch.setattr(fit_memory, "STATUS", tmp_path / "not on this system")
+    row = fit_memory._measured(2, str(kit_file), "ncc", "cpu")
+    assert row["peak_mb"] is None
+    assert fit_memory.line(row).endswith("ms a prediction")

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import fewshift as fs
+from fewshift.estimator import kits
 from fewshift.estimator.choosing import STOPS
 from fewshift.nets.kit import Kit
 
@@ -64,6 +65,9 @@ def test_a_folder_a_class_and_the_same_images_by_path_fit_equally(kit_file: Path
     assert by_folder.classes_.tolist() == ["shape 0", "shape 1", "shape 2"]
     assert (by_folder.predict_proba(files) == by_path.predict_proba(files)).all()
     assert by_folder.score(folder) == by_path.score(files, names)
+    numbered = fs.FewShotClassifier(kit=kit_file, method="ncc").fit(files, [int(n[-1]) for n in names])
+    with pytest.raises(fs.FewshiftError, match="'shape 0' where there is 0: give labels as they were"):
+        numbered.score(folder)
     assert by_folder.predict(folder).shape == (12,)  # for predictions a folder is all the files below it
 
 
@@ -264,3 +268,26 @@ def test_progress_is_seen(small_kit: Kit, pictures: Pictures) -> None:
     classifier = fs.FewShotClassifier(kit=small_kit, settings="published").fit(*pictures(), track=track)
     assert seen["reading images"] == 12
     assert seen["adapting"] == classifier.settings_.steps + 1
+
+
+@pytest.mark.parametrize("method", ["tsp", "pa"])
+def test_the_modes_of_a_caller_change_nothing(
+    kit_file: Path, pictures: Pictures, tmp_path: Path, method: str
+) -> None:
+    images, labels = pictures()
+
+    def work() -> list[Any]:
+        kits._opened.cache_clear()
+        fitted = fs.FewShotClassifier(kit=kit_file, method=method).fit(images, labels)
+        fitted.save(tmp_path / "x.fewshift", with_support=True)
+        loaded = fs.load(tmp_path / "x.fewshift", kit=kit_file)
+        return [fitted, loaded, fitted.predict_proba(images), fitted.decision_function(images)]
+
+    *_, wanted, logits = work()
+    for mode in (torch.inference_mode(), torch.autocast("cpu", torch.bfloat16), torch.no_grad()):
+        with mode:
+            fitted, loaded, found, decided = work()
+        assert (found == wanted).all()
+        assert (decided == logits).all()
+        for classifier in (fitted, loaded, pickle.loads(pickle.dumps(loaded))):
+            classifier.add_images(labels[0], images[:1])  # what was loaded in such a mode can be adapted

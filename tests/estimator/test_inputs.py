@@ -4,7 +4,7 @@ import io
 import re
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,15 @@ def test_tensors_of_sixteen_bits() -> None:
     assert torch.equal(found[0], found[2])
 
 
+def test_floats_that_a_resize_left_just_outside(picture: Any) -> None:
+    near = picture.astype(np.float64) / 255
+    near[0, 0], near[-1, -1] = [1 + 2e-16, 1.001, 1], [-1e-9, -0.001, 0]
+    within = near.clip(0, 1)
+    pair = [Image.fromarray(floats[..., 0].astype(np.float32)) for floats in (near, within)]
+    for one, other in ((near, within), (torch.from_numpy(near), torch.from_numpy(within)), pair):
+        assert torch.equal(read([one], PROTOCOL_84).images, read([other], PROTOCOL_84).images)
+
+
 def test_batches_of_arrays_and_tensors(picture: Any) -> None:
     batch = np.stack([picture, picture[::-1]])
     wanted = read([picture, picture[::-1]], PROTOCOL_84).images
@@ -72,8 +81,24 @@ def test_columns_of_paths_and_of_pictures(picture: Any, tmp_path: Path) -> None:
     Image.fromarray(picture).save(path)
     column = np.empty(2, dtype=object)
     column[:] = [str(path), Image.fromarray(picture)]
-    for images in (np.array([str(path), str(path)]), column, (p for p in (path, path))):
+    table = np.array([[str(path)], [str(path)]])
+    for images in (np.array([str(path), str(path)]), column, (p for p in (path, path)), table, Table(table)):
         assert len(read(items_of(images), PROTOCOL_84)) == 2
+
+
+class Table:
+    """As pandas has it: an array with a heading, and the heading is what it iterates over."""
+
+    ndim = 2
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("path",))
 
 
 def _saved(picture: Image.Image, **options: Any) -> bytes:
@@ -145,6 +170,12 @@ def test_arrays_with_alpha_are_laid_on_white(picture: Any) -> None:
         ([np.full((8, 8, 3), np.nan)], "floats from 0 to 1"),
         ([torch.randn(3, 8, 8)], "floats from 0 to 1"),
         ([object()], "image 0 is of type object"),
+        ([np.full((8, 8, 3), "7")], "image 0: values of type <U1: give integers"),
+        (np.zeros((2, 8, 8, 3), object), "image 0: values of type object: give integers"),
+        (np.array([["a.jpg", "bird"]]), r"a table of shape \(1, 2\)"),
+        ({"a.jpg": 1}, "of type dict"),
+        ({"a.jpg"}, "of type set"),
+        (io.BytesIO(b"a picture"), "of type BytesIO"),
         (3, "of type int"),
         ([], "there are no images"),
         ("nowhere.jpg", "nowhere.jpg: the file cannot be read"),
@@ -185,13 +216,29 @@ def _png_header(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(size) + chunk(b"IDAT" + zlib.compress(b"")) + chunk(b"IEND")
 
 
+class NotAvailable:
+    """As pandas marks a missing text or whole number: no comparison with it is true or false."""
+
+    def __ne__(self, other: object) -> Any:
+        return self
+
+    def __bool__(self) -> bool:
+        raise TypeError("boolean value of NA is ambiguous")
+
+    def __repr__(self) -> str:
+        return "<NA>"
+
+
 @pytest.mark.parametrize(
     ("labels", "sentence"),
     [
         (["a", "a", "a", "a"], "there is one class only, 'a'"),
         (["a", "b"], "4 images and 2 labels"),
         (["a", "b", "a", ["c"]], "label 3 is .* cannot name a class"),
-        ([1, 0, float("nan"), 0], r"label 2 is not a number"),
+        ([1, 0, float("nan"), 0], r"label 2 is missing \(nan\)"),
+        ([1, 0, NotAvailable(), 0], r"label 2 is missing \(<NA>\)"),
+        (dict.fromkeys("abcd", 1), "give a list with one label an image"),
+        ({1, 2, 3, 4}, "give a list with one label an image"),
         ([1, 0, True, 0], "the labels 1 and True are equal"),
         (list(torch.tensor([[0], [0], [1], [1]])), "label 0 is .* cannot name a class"),
         ("abcd", "give a list with one label an image"),

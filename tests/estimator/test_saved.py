@@ -1,7 +1,10 @@
 """Saved classifiers come back bit for bit, refuse other backbones, and are never half-written."""
 
+import copy
 import os
+import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 import torch
 
 import fewshift as fs
+from fewshift.estimator.exported import metadata
 from fewshift.estimator.label_json import from_json, to_json
 from fewshift.nets import bundled
 from fewshift.nets.adapters import adapters_at
@@ -122,6 +126,37 @@ def test_parameters_that_are_set_later_are_for_the_next_fit(
     assert (loaded.method, loaded.seed) == ("pa", 0)
 
 
+def test_copies_and_exports_read_images_as_the_fit_did(
+    fitted: fs.FewShotClassifier, small_kit: Kit, pictures: Pictures, tmp_path: Path
+) -> None:
+    fitted.save(tmp_path / "x.fewshift")
+    images = [np.tile(image, (2, 3, 1)) for image in pictures()[0]]  # of another shape than the network's
+    other = replace(small_kit, images=replace(small_kit.images, kind="practical"))
+    loaded = fs.load(tmp_path / "x.fewshift", kit=other)
+    wanted = fitted.predict_proba(images)
+    for classifier in (loaded, copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded))):
+        assert (classifier.predict_proba(images) == wanted).all()
+    loaded.set_params(method="ncc")
+    assert metadata(loaded) == {**metadata(fitted), "kit": "own"}
+
+
+def test_a_copy_does_not_follow_a_kit_that_was_replaced(
+    small_kit: Kit, pictures: Pictures, tmp_path: Path
+) -> None:
+    images, labels = pictures()
+    save_kit(small_kit, tmp_path / "my.kit")
+    fitted = fs.FewShotClassifier(kit=tmp_path / "my.kit", method="ncc").fit(images, labels)
+    again = pickle.loads(pickle.dumps(fitted))
+    assert (pickle.loads(pickle.dumps(again)).predict(images) == fitted.predict(images)).all()
+    frozen = {name: value + 0.01 for name, value in small_kit.backbone.frozen.items()}
+    trained = replace(small_kit, backbone=replace(small_kit.backbone, frozen=frozen))
+    save_kit(trained, tmp_path / "my.kit")
+    for copied in (again, pickle.loads(pickle.dumps(again)), copy.deepcopy(fitted)):
+        with pytest.raises(fs.FewshiftError, match="the kit my has another backbone than when this"):
+            copied.predict(images)
+    assert copied.fit(images, labels).predict(images).shape == (len(images),)
+
+
 def test_another_backbone_is_refused(
     fitted: fs.FewShotClassifier, small_kit: Kit, pictures: Pictures, tmp_path: Path
 ) -> None:
@@ -211,6 +246,9 @@ def test_what_cannot_be_written_leaves_the_old_file(
     (tmp_path / "x.fewshift").write_bytes(b"old")
     with pytest.raises(fs.FewshiftError, match="cannot be written"):
         fitted.save(tmp_path / "x.fewshift" / "below a file")
+    for folder in (tmp_path, "."):
+        with pytest.raises(fs.FewshiftError, match="is a folder: give the name of a file"):
+            fitted.save(folder)
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
@@ -219,6 +257,23 @@ def test_what_cannot_be_written_leaves_the_old_file(
     with pytest.raises(fs.FewshiftError, match="No space left on device"):
         fitted.save(tmp_path / "x.fewshift")
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("x.fewshift", b"old")]
+
+
+def test_two_that_write_one_file_at_a_time(
+    fitted: fs.FewShotClassifier, kit_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, real, within = tmp_path / "x.fewshift", os.fsync, []
+
+    def meanwhile(descriptor: int) -> None:
+        if not within:
+            within.append(descriptor)
+            fitted.save(path, with_support=True)  # as another thread would
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    fitted.save(path)
+    assert fs.load(path, kit=kit_file).classes_.tolist() == fitted.classes_.tolist()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.fewshift"]
 
 
 @pytest.mark.gpu

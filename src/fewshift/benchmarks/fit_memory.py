@@ -19,11 +19,13 @@ import torch
 
 from fewshift.benchmarks.adapt import machine, matrix_product_rate
 from fewshift.data.drawn.suite import drawn_domain
+from fewshift.errors import FewshiftError
 from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.progress import Track, silent
 
 WAY = 5
 QUERIES = 32
+STATUS = Path("/proc/self/status")
 
 
 def run(
@@ -35,6 +37,8 @@ def run(
     tell: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> dict[str, Any]:
     """Every size in a process of its own, one after the other; `tell` hears of each as it comes."""
+    if min(sizes) < 2:
+        raise FewshiftError(f"one of the sizes is {min(sizes)}: a fit takes two images at least, one a class")
     results = []
     for size in track(sizes, label="fit", total=len(sizes)):
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -73,18 +77,21 @@ def _measured(size: int, kit: str | None, method: str, device: str) -> dict[str,
     }
 
 
-def _peak_mb(device: str) -> int:
+def _peak_mb(device: str) -> int | None:
     """The most that this process has held so far, on the device where that is a GPU (else Linux only)."""
     if device.startswith("cuda"):
         return torch.cuda.max_memory_allocated(device) // 2**20
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) // 1024
+    if not STATUS.is_file():
+        return None
+    lines = STATUS.read_text().splitlines()
+    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM")), None)
 
 
 def line(row: dict[str, Any]) -> str:
     """A result for people."""
+    memory = "" if row["peak_mb"] is None else f"  {row['peak_mb']:>6} MB"
     return (
         f"{row['images']:>5} images  {row['seconds']:>8.2f} s ({row['steps']} steps)  "
         f"{row['times_published']:>5.2f}x published  {row['times_ncc']:>6.1f}x ncc  "
-        f"{row['predict_ms_an_image']:>7.2f} ms a prediction  {row['peak_mb']:>6} MB"
+        f"{row['predict_ms_an_image']:>7.2f} ms a prediction{memory}"
     )

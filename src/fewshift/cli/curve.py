@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from fewshift.cli.console import bars, interrupted
-from fewshift.cli.outputs import make_place
+from fewshift.cli.outputs import keep_images, keep_input, make_place
 from fewshift.errors import FewshiftError
 
 if TYPE_CHECKING:
@@ -56,6 +56,10 @@ def run_curve(options: CurveOptions) -> None:
     plan = plan_curve(options.folder, shots, options.way, tasks, options.seed)
     page = options.html or Path(f"{plan.domain.name}-curve.html")
     make_place(page, "--html", "curve.html")
+    keep_images(page, "--html", options.folder, "curve.html")
+    keep_input(page, "--html", options.kit, "kit", "curve.html")
+    if options.out is not None and options.out.resolve() == page.resolve():
+        raise FewshiftError(f"--html {page} is --out, too: the page would take the place of the scores")
     opened = open_kit(options.kit, options.device, options.engine, quiet=True)
     methods = contestants(options.methods or DEFAULT_METHODS, opened, options.seed)
     if not options.quiet:

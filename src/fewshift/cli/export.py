@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fewshift.cli.outputs import make_place
+from fewshift.cli.outputs import keep_input, make_place
 
 
 class ExportFormat(str, Enum):
@@ -46,13 +46,12 @@ def export(
 
     Example: `fewshift export birds.fewshift -o birds.pt2`
     """
-    from fewshift.errors import FewshiftError
     from fewshift.estimator.exported import export as write
     from fewshift.estimator.inputs import items_of
     from fewshift.estimator.saved import load
 
-    if out.exists() and classifier.exists() and out.samefile(classifier):
-        raise FewshiftError(f"--out {out} is the classifier itself: give another name, such as model.onnx")
+    keep_input(out, "--out", classifier, "classifier", "model.onnx")
+    keep_input(out, "--out", kit, "kit", "model.onnx")
     make_place(out, "--out", "model.onnx")
     name = format.value if format else ("torch" if out.suffix == ".pt2" else "onnx")
     images = [item for path in check for item in items_of(path)] if check else None

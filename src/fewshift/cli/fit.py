@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fewshift.cli.console import bars
-from fewshift.cli.outputs import make_place
+from fewshift.cli.outputs import keep_images, keep_input, make_place
 
 if TYPE_CHECKING:
     from fewshift.estimator.classifier import FewShotClassifier
@@ -60,6 +60,8 @@ def fit(
     from fewshift.estimator.classifier import FewShotClassifier
 
     make_place(out, "--out", "birds.fewshift")
+    keep_input(out, "--out", kit, "kit", "birds.fewshift")
+    keep_images(out, "--out", support, "birds.fewshift")
     classifier = FewShotClassifier(
         method=method,
         kit=kit,
@@ -103,11 +105,12 @@ def _describe(classifier: FewShotClassifier, support: Path, out: Path) -> None:
 
 
 def _say_left_out(support: Path) -> None:
-    """Name what lies in class folders and was not taken for an image, unless it is hidden."""
-    from fewshift.data.folder import list_folder
+    """Name images beside the class folders and what is no image in them, unless it is hidden."""
+    from fewshift.data.folder import SUFFIXES, list_folder
 
     ignored = list_folder(support).ignored.items()
-    left = [(path, why) for path, why in ignored if path.parent != support and path.name[0] != "."]
+    seen = [(path, why) for path, why in ignored if path.name[0] != "."]
+    left = [(path, why) for path, why in seen if path.parent != support or path.suffix.lower() in SUFFIXES]
     if left:
         path, why = left[0]
         more = f" ({len(left)} in all)" if len(left) > 1 else ""

@@ -19,3 +19,17 @@ def make_place(path: Path, option: str, example: str) -> None:
             f"{option} {path} cannot be written ({problem.strerror or problem}): give another place"
         ) from problem
     check_place(path)
+
+
+def keep_input(path: Path, option: str, given: Path | str | None, what: str, example: str) -> None:
+    """Refuse to write over a file that the command was given to read."""
+    if given is not None and path.exists() and Path(given).exists() and path.samefile(given):
+        raise FewshiftError(f"{option} {path} is the {what} itself: give another name, such as {example}")
+
+
+def keep_images(path: Path, option: str, folder: Path, example: str) -> None:
+    """Refuse to write over an image of the folder that the command was given."""
+    from fewshift.data.folder import SUFFIXES
+
+    if path.is_file() and path.suffix.lower() in SUFFIXES and folder.resolve() in path.resolve().parents:
+        raise FewshiftError(f"{option} {path} is an image of {folder}: give another name, such as {example}")

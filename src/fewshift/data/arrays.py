@@ -18,7 +18,7 @@ from fewshift.data.class_split import (
     spec_of_split,
     split_classes,
 )
-from fewshift.data.decoding import from_picture
+from fewshift.data.decoding import SLACK, from_picture
 from fewshift.data.domain import Domain, Item, Pixels, Provenance, Role
 from fewshift.errors import DataError
 
@@ -94,9 +94,13 @@ def _levels(values: NDArray[Any], where: str) -> Pixels:
     if values.dtype == np.bool_:
         levels = values.astype(np.uint8) * np.uint8(255)
         return levels
+    if values.dtype.kind not in "fiu":
+        raise DataError(
+            f"{where}: values of type {values.dtype}: give integers from 0 to 255 or floats from 0 to 1"
+        )
     low, high = values.min(), values.max()
-    if values.dtype.kind == "f" and low >= 0 and high <= 1:
-        levels = np.rint(values * 255).astype(np.uint8)
+    if values.dtype.kind == "f" and low > -SLACK and high < 1 + SLACK:
+        levels = np.rint(values.clip(0, 1) * 255).astype(np.uint8)
         return levels
     if values.dtype.kind in "iu" and low >= 0 and high <= 255:
         levels = values.astype(np.uint8)

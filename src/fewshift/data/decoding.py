@@ -25,6 +25,7 @@ from fewshift.data.domain import Pixels
 from fewshift.errors import DataError
 
 MAX_PIXELS = 120_000_000  # a phone's 108-megapixel photograph passes, 20,000 x 20,000 does not
+SLACK = 0.5 / 255  # of floats from 0 to 1: less than this goes in rounding, and resizing leaves as much
 READABLE = "JPEG, PNG, WebP, BMP, GIF, TIFF or PPM"
 _ORIENTATION = 0x0112
 
@@ -153,12 +154,12 @@ def _from_16_bit(picture: Image.Image, where: object) -> Image.Image:
 
 def _from_floats(picture: Image.Image, where: object) -> Image.Image:
     values = np.asarray(picture)
-    if not (values.min() >= 0 and values.max() <= 1):  # NaN is neither
+    if not (values.min() > -SLACK and values.max() < 1 + SLACK):  # NaN is neither
         raise DataError(
             f"{where}: the picture holds floats from {values.min():g} to {values.max():g}: "
             "give floats from 0 to 1, or save it in 8 or 16 bits"
         )
-    return Image.fromarray((values * 255 + 0.5).astype(np.uint8)).convert("RGB")
+    return Image.fromarray((values.clip(0, 1) * 255 + 0.5).astype(np.uint8)).convert("RGB")
 
 
 def _turned_upright(picture: Image.Image) -> Image.Image:

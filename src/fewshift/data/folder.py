@@ -20,7 +20,7 @@ from fewshift.data.domain import Domain, Item, Pixels, Provenance, Role
 from fewshift.errors import DataError
 
 SUFFIXES = {
-    *(".jpg", ".jpeg", ".jpe", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"),
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"),
     *(".ppm", ".pgm", ".pbm", ".pnm"),
 }
 

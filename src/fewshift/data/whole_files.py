@@ -40,6 +40,8 @@ def write_whole(path: Path, content: bytes) -> None:
 def check_place(path: str | os.PathLike[str]) -> None:
     """Refuse before the work where nothing can be written after it: a folder without the right, a device."""
     there = Path(path)
+    if there.is_dir():
+        raise FewshiftError(f"{path} is a folder: give the name of a file")
     parent = there.absolute().parent
     if parent.is_dir() and not os.access(parent, os.W_OK | os.X_OK):
         raise FewshiftError(f"{path} cannot be written (no right to write in its folder): give another place")

@@ -17,7 +17,8 @@ from fewshift.estimator import changes, inputs, kits
 from fewshift.estimator.adapting import Support, Tools, adapt, readapt
 from fewshift.estimator.choosing import check_parameters
 from fewshift.estimator.fitted import Fitted
-from fewshift.estimator.labels import as_label, encode
+from fewshift.estimator.labels import as_label, check_kind, encode
+from fewshift.estimator.modes import own_modes
 from fewshift.estimator.results import FitResults
 from fewshift.estimator.sklearn_contract import SklearnContract
 from fewshift.progress import Track, silent
@@ -59,6 +60,7 @@ class FewShotClassifier(SklearnContract, FitResults):
 
     # --- learning -------------------------------------------------------------------------------------------
 
+    @own_modes()
     def fit(self, X: inputs.Images, y: Any = None, *, track: Track = silent) -> FewShotClassifier:
         """Learn from a folder with a folder a class, or from images and their labels."""
         began = time.perf_counter()
@@ -75,6 +77,7 @@ class FewShotClassifier(SklearnContract, FitResults):
         fitted = adapt(Tools(opened.kit, opened.engine, *self._asked, track), support)
         self._now_open = opened  # not before: a fit that fails changes nothing
         self._kit_of_fit = opened.name if self.kit is None else self.kit
+        self._rule_of_fit = opened.rule
         self._asked_of_fit = self._asked
         self._keep(fitted, support, began)
         return self
@@ -95,6 +98,7 @@ class FewShotClassifier(SklearnContract, FitResults):
         changes.place_of(self._labels, label)
         return self._changed(label, images, adapt, track)
 
+    @own_modes()
     def remove_class(
         self, label: Hashable, *, adapt: bool = True, track: Track = silent
     ) -> FewShotClassifier:
@@ -108,6 +112,7 @@ class FewShotClassifier(SklearnContract, FitResults):
         self._keep(fitted, support, began)
         return self
 
+    @own_modes()
     def _changed(
         self, label: Hashable, images: inputs.Images, again: bool, track: Track
     ) -> FewShotClassifier:
@@ -142,6 +147,7 @@ class FewShotClassifier(SklearnContract, FitResults):
     def score(self, X: inputs.Images, y: Any = None, sample_weight: Any = None) -> float:
         """The share of images that get their label; like `fit`, it takes a folder a class, too."""
         items, labels = inputs.labelled_items(X, y)
+        check_kind(labels, self._labels)
         weights = None if sample_weight is None else np.asarray(sample_weight, float)
         if weights is not None and (weights.shape != (len(labels),) or not weights.sum() > 0):
             raise FewshiftError(
@@ -159,12 +165,14 @@ class FewShotClassifier(SklearnContract, FitResults):
         """Whether the unknown score is over the limit that the support set set."""
         return self.unknown_score(X) > self.fitted_.familiar.limit
 
+    @own_modes()
     def embed(self, X: inputs.Images, *, track: Track = silent) -> Tensor:  # (n, d)
         """The adapted features of images."""
         fitted, opened = self.fitted_, self._opened
         parts = inputs.read_in_parts(inputs.items_of(X), opened.rule, track)
         return torch.cat([opened.engine.embed(fitted.params, p.images.to(opened.device)) for p in parts])
 
+    @own_modes()
     def _cosines(self, X: inputs.Images, track: Track = silent) -> Tensor:  # (n, way)
         return self.fitted_.cosines(self.embed(X, track=track))
 

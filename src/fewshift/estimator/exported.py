@@ -19,7 +19,6 @@ from fewshift.errors import FewshiftError
 from fewshift.estimator import inputs
 from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.estimator.export_formats import check_onnx_is_installed, onnx_bytes, run_onnx, torch_bytes
-from fewshift.evaluation.pixel_rule import pixel_rule
 from fewshift.nets.plain_classifier import folded_program, plain_classifier
 
 Format: TypeAlias = Literal["onnx", "torch"]
@@ -55,8 +54,7 @@ def export(
     check_place(path)
     if format == "onnx":
         check_onnx_is_installed()
-    kit, fitted = classifier.kit_, classifier.fitted_
-    rule = pixel_rule(kit)
+    kit, fitted, rule = classifier.kit_, classifier.fitted_, classifier._opened.rule
     pictures = _drawn(rule) if images is None else inputs.read(inputs.items_of(images), rule).images
     output = "probabilities" if probabilities else "logits"
     network = plain_classifier(kit.backbone, fitted.params, fitted.prototypes, fitted.scale, probabilities)
@@ -79,14 +77,14 @@ def export(
 
 def metadata(classifier: FewShotClassifier) -> dict[str, Any]:
     """What a program needs to prepare images and to read the output."""
-    kit, fitted = classifier.kit_, classifier.fitted_
+    fitted, rule = classifier.fitted_, classifier._opened.rule
     names = fitted.classes.tolist()
     return {
         "classes": [name if isinstance(name, str | int | float) else str(name) for name in names],
-        "preprocessing": {**asdict(kit.images), "words": preparation(pixel_rule(kit))},
+        "preprocessing": {**asdict(rule), "words": preparation(rule)},
         "scale": fitted.scale,  # logits are this times a cosine
         "unknown_below": fitted.unknown_below,  # a largest cosine below this is unlike every class
-        "method": classifier.method,
+        "method": classifier._asked_before[0],
         "kit": classifier.kit_name_,
         "written_by": f"fewshift {__version__}",
     }

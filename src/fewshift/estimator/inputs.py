@@ -6,7 +6,7 @@ A picture is prepared as soon as it is decoded, so that memory does not grow wit
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -28,6 +28,7 @@ from fewshift.progress import Track, silent
 
 Images: TypeAlias = Any  # a folder, a path, a picture, an array or tensor of four dimensions, a list of these
 
+UNORDERED = (Mapping, set, frozenset)  # or of other things than their values
 AT_ONCE = 128  # images that are held at a time while others wait
 
 
@@ -83,7 +84,11 @@ def items_of(images: Images) -> Sequence[Any]:
         return [images]
     if isinstance(images, np.ndarray | Tensor) or hasattr(images, "__array_interface__"):
         return _of_array(images)
-    if isinstance(images, Iterable):
+    if (
+        hasattr(images, "__array__") and getattr(images, "ndim", 1) == 2
+    ):  # a table, which would give its heading
+        return _of_array(np.asarray(images))
+    if isinstance(images, Iterable) and not (isinstance(images, UNORDERED) or hasattr(images, "read")):
         return list(images)
     raise FewshiftError(
         f"the images are of type {type(images).__name__}: "
@@ -158,8 +163,10 @@ def _of_array(images: Any) -> Sequence[Any]:
     shape = tuple(images.shape)
     if len(shape) == 4:
         return [images[place] for place in range(shape[0])]
-    if len(shape) == 1 and not isinstance(images, Tensor) and np.asarray(images).dtype.kind in "OUS":
-        return list(np.asarray(images).tolist())  # a column of paths or pictures
+    if len(shape) in (1, 2) and not isinstance(images, Tensor) and np.asarray(images).dtype.kind in "OUS":
+        if shape[1:] in ((), (1,)):
+            return list(np.asarray(images).reshape(-1).tolist())  # a column of paths or pictures
+        raise FewshiftError(f"the images are a table of shape {shape}: give its one column with the images")
     remedy = {
         2: "rows of numbers are no images, reshape each row to its height, width and channels",
         3: "one image must stand in a list, and grey images need an axis for their channel",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+import reprlib
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from fewshift.errors import FewshiftError
 def as_labels(labels: Any) -> list[Hashable]:
     """The labels one by one, as Python has them; arrays, tensors and columns of tables are taken apart."""
     arrays = hasattr(labels, "__array__") or hasattr(labels, "tolist")
-    if isinstance(labels, str | bytes) or not (arrays or isinstance(labels, Iterable)):
-        raise FewshiftError(f"the labels are {labels!r}: give a list with one label an image")
+    rows = not isinstance(labels, str | bytes | Mapping | set | frozenset)  # in the order of the images
+    if not rows or not (arrays or isinstance(labels, Iterable)):
+        raise FewshiftError(f"the labels are {reprlib.repr(labels)}: give a list with one label an image")
     values = [_plain(value) for value in (_from_array(labels) if arrays else labels)]
     for place, value in enumerate(values):
         _check(value, f"label {place}")
@@ -28,6 +30,16 @@ def as_label(label: Any) -> Hashable:
     plain: Hashable = _plain(label)
     _check(plain, "the label")
     return plain
+
+
+def check_kind(labels: Sequence[Hashable], classes: Sequence[Hashable]) -> None:
+    """Refuse texts where no class is a text, and the other way round: every one would count as wrong."""
+    texts = {isinstance(value, str) for value in labels}
+    if len(texts) == 1 and not texts & {isinstance(value, str) for value in classes}:
+        raise FewshiftError(
+            f"the labels are of another kind than the classes, {labels[0]!r} where there is {classes[0]!r}: "
+            "give labels as they were given to fit (a folder's are texts)"
+        )
 
 
 def encode(values: Sequence[Hashable]) -> tuple[NDArray[Any], list[int]]:
@@ -87,5 +99,13 @@ def _check(value: Any, name: str) -> None:
         raise FewshiftError(
             f"{name} is {value!r}, which cannot name a class: give texts, numbers or tuples of these"
         ) from None
-    if value != value:
-        raise FewshiftError(f"{name} is not a number (NaN): every image needs a label")
+    if _is_missing(value):
+        raise FewshiftError(f"{name} is missing ({value!r}): every image needs a label")
+
+
+def _is_missing(value: Any) -> bool:
+    """NaN is not equal to itself, and pandas' NA does not say whether it is."""
+    try:
+        return bool(value != value)
+    except TypeError:
+        return True

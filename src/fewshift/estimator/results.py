@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
 
+from fewshift.data.pixels import PixelRule
+from fewshift.errors import FewshiftError
 from fewshift.estimator import kits
 from fewshift.estimator.fitted import Fitted, Settings
 from fewshift.estimator.hints import Hint
+from fewshift.estimator.modes import own_modes
 from fewshift.estimator.sklearn_contract import not_fitted
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
@@ -25,6 +29,7 @@ class FitResults:
     _fitted: Fitted
     _now_open: kits.Opened
     _kit_of_fit: kits.KitLike
+    _rule_of_fit: PixelRule
 
     @property
     def fitted_(self) -> Fitted:
@@ -80,14 +85,28 @@ class FitResults:
         return "_fitted" in vars(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the opened kit, which is found again when it is needed."""
-        return {name: value for name, value in vars(self).items() if name != "_now_open"}
+        """Without the opened kit, which is found again when it is needed, and known by its weights."""
+        state = {name: value for name, value in vars(self).items() if name != "_now_open"}
+        if "_now_open" in vars(self):
+            state["_fingerprint_of_fit"] = self._now_open.kit.backbone.fingerprint()
+        return state
 
     @property
+    @own_modes()
     def _opened(self) -> kits.Opened:
         self.fitted_  # noqa: B018
         if "_now_open" not in vars(self):  # after a copy or a pickle
-            self._now_open = kits.open_kit(
-                self._kit_of_fit, self.device, self.engine, self.quiet, self.precision
-            )
+            opened = kits.open_kit(self._kit_of_fit, self.device, self.engine, self.quiet, self.precision)
+            self._check_weights(opened)
+            rule = vars(self).get("_rule_of_fit", opened.rule)  # older pickles have none
+            self._now_open = replace(opened, rule=rule)
         return self._now_open
+
+    def _check_weights(self, opened: kits.Opened) -> None:
+        """Refuse a kit that has been trained anew, or replaced, since the fit."""
+        wanted = vars(self).get("_fingerprint_of_fit")  # older pickles have none
+        if wanted is not None and opened.kit.backbone.fingerprint() != wanted:
+            raise FewshiftError(
+                f"the kit {opened.name} has another backbone than when this classifier was fitted "
+                f"({wanted[:12]}): put that kit back in its place, or fit again"
+            )

@@ -25,6 +25,7 @@ from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.estimator.fitted import Fitted, Settings
 from fewshift.estimator.label_json import from_json, to_json
 from fewshift.estimator.labels import class_array
+from fewshift.estimator.modes import own_modes
 from fewshift.estimator.unknown import Familiar
 from fewshift.nets.architectures import TIMM, described
 from fewshift.nets.bundled import bundled_kits
@@ -74,6 +75,7 @@ def write_classifier(
     write_tensors(os.fspath(path), CLASSIFIER, header, join(tensors))
 
 
+@own_modes()
 def load(
     path: str | os.PathLike[str], kit: kits.KitLike = None, *, device: str = "auto", engine: str = "auto"
 ) -> FewShotClassifier:
@@ -102,6 +104,7 @@ def load(
     pixels: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in header["pixels"].items()}
     rule = PixelRule(**pixels)
     classifier._now_open, classifier._kit_of_fit = replace(opened, rule=rule), kit
+    classifier._rule_of_fit = rule
     classifier._asked_of_fit = classifier._asked
     classes = tuple(from_json(value) for value in header["classes"])
     fitted = Fitted(

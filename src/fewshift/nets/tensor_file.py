@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -118,7 +119,7 @@ def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")  # threads have one process number
     try:
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
         try:

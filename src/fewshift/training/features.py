@@ -174,7 +174,7 @@ def _make_room(folder: Path) -> None:
     """The folder for the features, before the work: what cannot be kept would be lost after it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        check_place(folder / "features")
+        check_place(folder / "new.safetensors")
     except (OSError, FewshiftError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else "no right to write in it"
         raise DataError(
