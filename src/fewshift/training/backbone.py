@@ -62,6 +62,9 @@ class BackboneLearner:
     ) -> None:
         self.settings, self.team = settings, team
         self.tasks = ResidentTasks(domains, protocol)
+        self.checked_on = validation_addresses(
+            self.kind, settings.seed, self.tasks, "valid", settings.validation_tasks
+        )
         self.device = self.tasks.device
         self.streams = [image_stream(d, settings.batch(name), settings.seed) for name, d in domains.items()]
         self.counts = [stream.batch for stream in self.streams]
@@ -114,12 +117,12 @@ class BackboneLearner:
 
     def validate(self) -> Validation | None:
         """Nearest-centroid accuracy on VALID tasks."""
-        tasks = validation_addresses(
-            self.kind, self.settings.seed, self.tasks, "valid", self.settings.validation_tasks
-        )
         net = self.model.net.eval()
         return by_domain(
-            tasks, lambda address: centroid_accuracy(net, self.tasks.episode(address)), self.device, self.team
+            self.checked_on,
+            lambda address: centroid_accuracy(net, self.tasks.episode(address)),
+            self.device,
+            self.team,
         )
 
     def tensors(self) -> dict[str, Tensor]:

@@ -56,6 +56,10 @@ class VariedTasks:
         """Are there classes of this split at all?"""
         return self.tasks.has(domain, split)
 
+    def check(self, domain: str, split: Split) -> None:
+        """Complain where these classes cannot give a task."""
+        self.tasks.check(domain, split)
+
     def episode(self, address: Address) -> Episode:
         """The task at this address."""
         found = self.tasks.episode(address)
