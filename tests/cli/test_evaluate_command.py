@@ -18,7 +18,9 @@ from fewshift.data.folder import FolderSource, folder_domain
 from fewshift.data.records_folder import open_records
 from fewshift.data.records_write import write_domain
 from fewshift.data.suite_cache import cache_of, keep_pixels
+from fewshift.data.suite_file import SuiteEntry, write_suite
 from fewshift.methods import ABOUT
+from fewshift.methods.rates import PA_RATES
 from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import ImageSettings, Kit, load_kit, save_kit
 from fewshift.nets.resnet import ResNet18
@@ -102,6 +104,27 @@ def test_without_the_oracle_nothing_is_revealed(fewshift: Fewshift, small: Path,
     refused = fewshift(*command(small, out, "--methods", "pa,tsp", "--tasks", 1))
     assert refused.code == 2
     assert "another run (revealed" in refused.err
+
+
+def test_a_backbone_alone_says_what_it_was_trained_on(
+    fewshift: Fewshift, small: Path, tmp_path: Path
+) -> None:
+    as_records(small / "shapes", tmp_path / "records")
+    write_suite(tmp_path / "records", {"shapes": SuiteEntry("seen")})
+    loaded = load_kit(small / "tiny.kit")
+    found = {}
+    for trained_on in ("shapes", "cars"):
+        kit, out = tmp_path / f"{trained_on}.kit", tmp_path / f"{trained_on}.jsonl"
+        save_kit(Kit(loaded.backbone, loaded.images, info={"backbone": {"domains": [trained_on]}}), kit)
+        words = ("--records", tmp_path / "records", "--methods", "pa", "--tasks", 1, "--device", "cpu")
+        done = fewshift("evaluate", "--kit", kit, *words, "--out", out)
+        assert done.code == 0, done.err
+        (line,) = lines(out)
+        found[trained_on] = line["role"], line["seen"], line["notes"]["rates"]
+    assert found == {
+        "shapes": ("seen", True, list(PA_RATES.seen)),
+        "cars": ("unseen", False, list(PA_RATES.unseen)),
+    }
 
 
 def test_shards_protocols_and_engines(fewshift: Fewshift, small: Path, tmp_path: Path) -> None:

@@ -50,6 +50,14 @@ def test_parts_of_other_methods_travel_with_the_kit(kit: Kit, tmp_path: Path) ->
         found.part("sur", "fewshift train selector")
 
 
+def test_a_kit_says_what_it_was_trained_on(kit: Kit) -> None:
+    assert kit.trained_on == DOMAINS
+    told = {"backbone": {"domains": ["signs", "cars"]}}
+    assert kit.with_(info=told).trained_on == (*DOMAINS, "cars")
+    assert Kit(kit.backbone, info=told).trained_on == ("signs", "cars")
+    assert Kit(kit.backbone, info={"backbone": "a network of somebody"}).trained_on == ()
+
+
 def test_a_common_start_travels_too(kit: Kit, tmp_path: Path) -> None:
     assert isinstance(kit.starts, DomainStarts)
     base = {site: torch.randn_like(value) for site, value in kit.backbone.init().items()}

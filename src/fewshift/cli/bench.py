@@ -209,7 +209,7 @@ def gate(
     _, loaded = find_kit(kit, where)
     part = inputs.split_named(split)
     found = inputs.open_domains(records, None, suite, words(domains), part, silent)
-    chosen = with_roles(found, loaded.domains)
+    chosen = with_roles(found, loaded.trained_on)
     read = reader(chosen, pixel_rule(loaded), reveal_seen=True)
     among = [choices(domain.spec, part, inputs.protocol_named(protocol)) for domain in chosen]
     plans = (plan_task(among[n % len(among)], 0, n // len(among)) for n in range(tasks))

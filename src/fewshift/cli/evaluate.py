@@ -168,7 +168,7 @@ def evaluate(
         records, folder, suite, words(domains), chosen_split, track, "--records, --folder and --suite"
     )
     found, rule = inputs.with_caches(found, pixel_rule(loaded), cache)
-    named = with_roles(found, loaded.domains)
+    named = with_roles(found, loaded.trained_on)
     by_name = {domain.name: domain for domain in named}
     job = Job(
         domains=named,

@@ -69,7 +69,7 @@ def rates(
     rule, chosen_protocol = pixel_rule(loaded), inputs.protocol_named(protocol)
     if support_cap is not None:
         chosen_protocol = replace(chosen_protocol, max_support=support_cap)
-    found = with_roles(inputs.open_domains(records, None, suite, [], "test", track), loaded.domains)
+    found = with_roles(inputs.open_domains(records, None, suite, [], "test", track), loaded.trained_on)
 
     once = moves_only_the_last_map(loaded)  # then features are computed once an image
     used = on_features(loaded) if once else loaded

@@ -78,6 +78,13 @@ class Kit:
             )
         self._check_sites()
 
+    @property
+    def trained_on(self) -> tuple[str, ...]:
+        """The domains that P or the backbone learned from, as far as the kit says."""
+        told = self.info.get("backbone")
+        known = told.get("domains", ()) if isinstance(told, Mapping) else ()
+        return tuple(dict.fromkeys((*self.domains, *known)))
+
     def start(self, coefficients: Tensor | None = None) -> TaskParams:  # (K,)
         """The parameters a task starts from: the domains' starting values blended, or else TSA's."""
         usual = self.backbone.init()

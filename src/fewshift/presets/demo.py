@@ -94,7 +94,7 @@ def run_demo(
     save_kit(kit, path)
     tested = [d for d in domains if len(d.spec.splits["test"]) > 0 and d.role != "valid_unseen"]
     job = Job(
-        domains=with_roles(tested, kit.domains),
+        domains=with_roles(tested, kit.trained_on),
         protocol=plan.protocol,
         seed=plan.seed,
         tasks=plan.tasks,
