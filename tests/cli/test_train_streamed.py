@@ -16,7 +16,7 @@ def test_streamed_and_resident_runs_learn_the_same(
 ) -> None:
     few = options(preset="quick", updates=2, tasks_per_update=3, validation_tasks=1, device="cpu")
     for how in ("resident", "stream"):
-        words = ("--kit", tiny_kit, "--records", records, "--out", tmp_path / f"{how}.kit", *few)
+        words = ("--kit", tiny_kit, "--records", records, "--out", tmp_path / f"{how}.kit", "--vary", *few)
         done = fewshift("train", "preconditioners", *words, f"--{how}")
         assert done.code == 0, done.err
     found = [load_kit(tmp_path / f"{how}.kit").preconditioners for how in ("resident", "stream")]
