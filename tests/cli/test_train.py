@@ -94,6 +94,13 @@ def test_mistakes_are_one_sentence(
     assert not (tmp_path / "x.kit").exists()
 
 
+def test_a_seed_below_zero_is_refused(fewshift: Fewshift, records: Path, tmp_path: Path) -> None:
+    words = ("--records", records, "--preset", "quick", "--seed", -1)
+    done = fewshift("train", "backbone", "--out", tmp_path / "x.kit", *words)
+    assert done.code == 2
+    assert "--seed" in done.err
+
+
 def test_a_kit_without_preconditioners_has_nothing_to_blend(
     fewshift: Fewshift, backbone: Path, records: Path, tmp_path: Path
 ) -> None:

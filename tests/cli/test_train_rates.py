@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tiny_world import Fewshift, options
 
+from fewshift.data.protocol import ONE_SHOT
 from fewshift.evaluation.evaluate import score
 from fewshift.evaluation.scores import Score
 from fewshift.nets.kit import load_kit
@@ -25,6 +26,10 @@ def test_rates_are_chosen_on_validation_tasks_and_kept(
     info = load_kit(out).info
     assert set(info["rates"]["pa"]) == {"seen", "unseen"}
     assert len({(adapters, last) for adapters, last, *_ in info["rates_tried"]["pa"]["unseen"]}) >= 3
+    told = info["rates_chosen_on"]["pa"]
+    assert told["protocol"] == ONE_SHOT.to_dict()
+    assert (told["tasks"], told["seed"]) == (1, 0)
+    assert told["domains"] == {"squares": "seen", "tiles": "seen", "near": "valid_unseen"}
 
 
 def test_a_small_kit_stays_small(fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path) -> None:

@@ -97,3 +97,10 @@ def test_a_split_that_is_not_held_is_named() -> None:
     plan = next(plans(given.spec, "train", PROTOCOL, 0, range(1)))
     with pytest.raises(DataError, match=r"class \d+ \(class \d+\) are not held"):
         held.episode(plan)
+
+
+def test_more_images_than_a_machine_holds_are_told_before_any_is_read() -> None:
+    names = tuple(f"class {c}" for c in range(6))
+    spec = flat_spec("vast", names, (10**11,) * 6, {"train": 6})
+    with pytest.raises(DataError, match=r"vast: its 600,000,000,000 images of 8 pixels take 107,288 GiB"):
+        resident(Domain(spec, ArraySource(())), practical(8), splits=("train",))

@@ -123,6 +123,18 @@ def test_a_board_that_lacks_a_baseline_says_so_and_the_others_have_it(make_reads
     assert not any("no results of" in said for said in with_it.warnings)
 
 
+def test_a_few_shared_tasks_are_said_to_be_few(make_reads: MakeReads) -> None:
+    reads = make_reads({("a", "birds"): [0.1, 0.2] * 6, ("b", "birds"): [0.3, 0.4] * 6})
+    parts = {"a": range(6), "b": range(5, 12)}  # of other shards, but for one task
+    some = [read for read in reads if read.score.index in parts[read.score.method]]
+    few = "1 task only: the intervals say next to nothing, give more --tasks"
+    accuracy, differences, _ = make_report(some, ["a"]).sections[0].tables
+    assert few not in accuracy.notes
+    assert few in differences.notes
+    assert few in make_report(some, ["a"], summary=True).sections[0].tables[0].notes
+    assert few not in make_report(reads, ["a"]).sections[0].tables[1].notes
+
+
 def test_a_few_tasks_are_said_to_be_few(make_reads: MakeReads) -> None:
     two = make_report(make_reads(TABLE), ["tsa"]).sections[0].tables[:2]
     assert all("2 tasks only: the intervals say next to nothing, give more --tasks" in t.notes for t in two)

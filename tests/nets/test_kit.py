@@ -50,6 +50,14 @@ def test_parts_of_other_methods_travel_with_the_kit(kit: Kit, tmp_path: Path) ->
         found.part("sur", "fewshift train selector")
 
 
+def test_a_kit_says_what_it_was_trained_on(kit: Kit) -> None:
+    assert kit.trained_on == DOMAINS
+    told = {"backbone": {"domains": ["signs", "cars"]}}
+    assert kit.with_(info=told).trained_on == (*DOMAINS, "cars")
+    assert Kit(kit.backbone, info=told).trained_on == ("signs", "cars")
+    assert Kit(kit.backbone, info={"backbone": "a network of somebody"}).trained_on == ()
+
+
 def test_a_common_start_travels_too(kit: Kit, tmp_path: Path) -> None:
     assert isinstance(kit.starts, DomainStarts)
     base = {site: torch.randn_like(value) for site, value in kit.backbone.init().items()}
@@ -136,13 +144,6 @@ def test_parts_may_be_missing(tmp_path: Path, kit: Kit) -> None:
     assert found.domains == ()
     for site, value in kit.backbone.init().items():
         assert torch.equal(found.start(torch.ones(3))[site], value)
-
-
-def test_seen_are_the_domains_of_what_was_learned_or_else_of_the_backbone(kit: Kit) -> None:
-    info = {"backbone": {"domains": ["birds"]}}
-    assert kit.with_(info=info).trained_on == DOMAINS
-    assert Kit(kit.backbone, info=info).trained_on == ("birds",)
-    assert Kit(kit.backbone).trained_on == ()
 
 
 def test_low_rank_roots(tmp_path: Path, kit: Kit) -> None:

@@ -63,8 +63,13 @@ def test_what_validation_chose_with_another_p_is_forgotten(kit: Kit) -> None:
     rates = {name: {"seen": [1.0, 1.0], "unseen": [1.0, 1.0]} for name in ("gd", "tsa", *OF_DOMAINS)}
     told = {"backbone": {"width": 4}, "preconditioners": {"updates": 3}}
     chosen = {"certainty_threshold": 0.3, "validation": {"scale": 6.0}, "start_shares": {"tsp_start": {}}}
+    chosen["rates_chosen_on"] = {name: {"tasks": 8} for name in rates}
     whole = replace(kit, info={**told, **chosen, "rates": rates, "classifier": {"width": 4}})
-    assert unchosen(whole, ("a", "b")) == {**told, "rates": {name: rates[name] for name in ("gd", "tsa")}}
+    assert unchosen(whole, ("a", "b")) == {
+        **told,
+        "rates": {name: rates[name] for name in ("gd", "tsa")},
+        "rates_chosen_on": {name: {"tasks": 8} for name in ("gd", "tsa")},
+    }
     assert unchosen(whole, ("a", "c")) == told  # "seen" means something else
 
 

@@ -211,6 +211,20 @@ def test_a_kit_that_is_given_is_what_is_trained_on() -> None:
     assert any(" preconditioners --policy " in command for command in words)
 
 
+def test_a_kit_that_has_changed_is_trained_on_anew(tmp_path: Path) -> None:
+    kit = tmp_path / "mine.kit"
+
+    def made() -> set[Path]:
+        setup = replace(setup_of(QUICK), kit=str(kit))
+        return {stage.makes for stage in table_named("lambda").stages(setup) if stage.words[0] != "report"}
+
+    kit.write_bytes(b"one")
+    before = made()
+    assert made() == before
+    kit.write_bytes(b"another")
+    assert not made() & before
+
+
 def test_checksums_are_those_of_the_files(tmp_path: Path) -> None:
     (tmp_path / "a.kit").write_bytes(b"abc")
     (tmp_path / "a.md").write_bytes(b"no kit")

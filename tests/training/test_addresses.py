@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from patterns import PROTOCOL, backbone_settings, preconditioner_settings
 
 from fewshift.data.resident import ResidentDomain
+from fewshift.errors import DataError
+from fewshift.nets.backbone import Backbone
+from fewshift.training.backbone import train_backbone
 from fewshift.training.batches import image_stream
+from fewshift.training.preconditioners import train_preconditioners
 from fewshift.training.schedule import cosine_restarts
 from fewshift.training.tasks import ResidentTasks, task_addresses, validation_addresses
 from fewshift.types import Address
@@ -71,6 +78,23 @@ def test_domains_without_classes_are_not_validated(tasks: ResidentTasks) -> None
             return domain == "red"
 
     assert {a.domain for a in validation_addresses("s", 0, NoValid(tasks.residents), "valid", 3)} == {"red"}
+
+
+def test_too_few_classes_for_a_validation_are_told_before_training(
+    residents: dict[str, ResidentDomain], backbone: Backbone, tmp_path: Path
+) -> None:
+    spec = residents["red"].spec
+    few = replace(spec, splits={**spec.splits, "valid": range(10, 12), "test": range(12, 20)})
+    domains = {**residents, "red": replace(residents["red"], spec=few)}
+    tasks = ResidentTasks(domains, PROTOCOL)
+    wrong = r"red, valid split: a task needs 5 classes and the split has 2.*--validation-tasks 0"
+    with pytest.raises(DataError, match=wrong):
+        train_backbone(domains, backbone_settings(), tmp_path / "b", protocol=PROTOCOL)
+    with pytest.raises(DataError, match=wrong):
+        train_preconditioners(backbone, tasks, preconditioner_settings(), tmp_path / "p")
+    assert not list(tmp_path.iterdir())
+    settings = preconditioner_settings(validation_tasks=0)
+    assert train_preconditioners(backbone, tasks, settings, tmp_path / "p").outcome.best is None
 
 
 def test_a_task_is_the_same_whenever_it_is_asked_for(tasks: ResidentTasks) -> None:

@@ -87,6 +87,9 @@ def test_what_is_no_run_is_answered_by_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text("")
     with pytest.raises(FewshiftError, match="first steps"):
         curves_of(tmp_path)
+    (tmp_path / "dsp.kit").write_bytes(b"\x00\x01 no log")
+    with pytest.raises(FewshiftError, match=r"dsp\.kit is a kit and keeps no log: give .*NAME\.run"):
+        curves_of(tmp_path / "dsp.kit")
 
 
 def test_a_picture_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

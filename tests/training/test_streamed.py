@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from patterns import PROTOCOL, RULE, pattern_domain
+from patterns import PROTOCOL, RULE, WATCH, backbone_settings, pattern_domain
 
 from fewshift.data.domain import Domain, Item, Pixels
 from fewshift.data.pixels import PROTOCOL_84, PixelRule, practical
@@ -14,7 +15,14 @@ from fewshift.data.records_folder import open_records
 from fewshift.data.resident import ResidentDomain, resident
 from fewshift.errors import DataError
 from fewshift.training import streamed
-from fewshift.training.streamed import StreamedDomain, decoded_size, free_memory, held_domains
+from fewshift.training.backbone import train_backbone
+from fewshift.training.streamed import (
+    StreamedDomain,
+    decoded_size,
+    free_memory,
+    held_domains,
+    held_images,
+)
 from fewshift.training.tasks import ResidentTasks, Sampling, task_addresses
 from fewshift.types import Address, Episode
 
@@ -88,6 +96,35 @@ def test_other_splits_and_seeds_begin_anew() -> None:
     assert domain.foreseen == 0
 
 
+def test_images_equal_the_resident_ones() -> None:
+    for split in ("train", "valid"):
+        one, other = (
+            held_images(DOMAINS, RULE, splits=("train", "valid"), stream=stream) for stream in (False, True)
+        )
+        for name in ("a", "b"):
+            (rows, labels), (same, theirs) = one[name].rows(split), other[name].rows(split)
+            assert labels.tolist() == theirs.tolist()
+            order = np.random.default_rng(0).permutation(len(rows))[:50]
+            found = [
+                held.gather(torch.from_numpy(numbers[order]))
+                for held, numbers in ((one[name], rows), (other[name], same))
+            ]
+            assert torch.equal(*found)
+            assert found[1].is_contiguous(memory_format=torch.channels_last)
+
+
+def test_a_backbone_learns_the_same_from_streamed_images(tmp_path: Path) -> None:
+    weights, identities = [], []
+    for stream in (False, True):
+        held = held_images(DOMAINS, RULE, splits=("train", "valid"), protocol=PROTOCOL, stream=stream)
+        folder = tmp_path / str(stream)
+        found = train_backbone(held, backbone_settings(), folder, protocol=PROTOCOL, watch=WATCH)
+        weights.append(found.backbone.frozen)
+        identities.append(found.outcome.checkpoint().identity)
+    assert identities[0] == identities[1]  # a run may go on either way
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+
+
 class Broken:
     def read(self, items: Sequence[Item]) -> list[Pixels]:
         raise DataError("7.tfrecords: record 3 is damaged: copy it again")
@@ -111,6 +148,21 @@ def test_what_does_not_fit_is_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
         held = held_domains(DOMAINS, RULE, splits=("train", "valid"), protocol=VARYING)
         assert list(held) == ["a", "b"]
         assert all(isinstance(domain, kind) for domain in held.values())
+
+
+def test_the_smaller_domains_are_held_as_far_as_memory_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    domains = [pattern_domain("large", 1, images=30), pattern_domain("small", 2, images=6), DOMAINS[0]]
+    sizes = [decoded_size([domain], RULE, ("train", "valid")) for domain in domains]
+    for free, kept in (
+        (2 * sum(sizes), ["large", "small", "a"]),
+        (2 * sum(sizes) - 2, ["small", "a"]),
+        (2 * sizes[1], ["small"]),
+        (0, []),
+    ):
+        monkeypatch.setattr(streamed, "free_memory", lambda device, free=free: free)
+        held = held_images(domains, RULE, splits=("train", "valid"))
+        assert list(held) == ["large", "small", "a"]
+        assert [name for name, domain in held.items() if isinstance(domain, ResidentDomain)] == kept
 
 
 def test_the_system_tells_its_free_memory() -> None:

@@ -72,6 +72,14 @@ def backbone(
     precision: Annotated[
         Precision | None, typer.Option(help="bfloat16 is faster on recent GPUs. Default: the preset's.")
     ] = None,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--resident",
+            help="Read images update by update, or hold them all. Default: hold what half the memory has "
+            "room for.",
+        ),
+    ] = None,
     run: Run,
 ) -> None:
     """Train an extractor by classification: on one domain, on several, or on several with teachers (URL).
@@ -100,6 +108,7 @@ def backbone(
             never_mirrored=never_mirrored,
             zoom=zoom,
             precision=None if precision is None else precision.value,
+            stream=stream,
             run=run,
         )
     )

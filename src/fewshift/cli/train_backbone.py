@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import typer
+
 from fewshift.cli.train_options import Run
 from fewshift.cli.train_shared import finish, places, rule_for, team_at, training_domains, watched, words
 from fewshift.data.domain import Domain
 from fewshift.data.protocol import VARYING
-from fewshift.data.resident import resident
 from fewshift.data.subset import hold_out
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import ImageSettings, Kit
@@ -17,6 +18,7 @@ from fewshift.presets.small_data import small_backbone
 from fewshift.presets.training import QUICK_SIZE, QUICK_TASKS, changed, paper_backbone, quick_backbone
 from fewshift.training.backbone import train_backbone
 from fewshift.training.distill import Teacher
+from fewshift.training.streamed import StreamedDomain, held_images
 from fewshift.training.teachers import load_teacher
 
 BACKBONES = {"paper": paper_backbone, "quick": quick_backbone, "small": small_backbone}
@@ -42,6 +44,7 @@ class Wanted:
     never_mirrored: str | None
     zoom: float | None
     precision: str | None
+    stream: bool | None
     run: Run
 
 
@@ -85,8 +88,13 @@ def run(wanted: Wanted) -> None:
             )
         settings = replace(settings, augmentation=varied, never_mirrored=letters)
         rule = rule_for(size)
-        held = {d.name: resident(d, rule, device, ("train", "valid"), track) for d in domains}
         protocol = QUICK_TASKS if quick else VARYING
+        held = held_images(
+            domains, rule, device, ("train", "valid"), protocol=protocol, stream=wanted.stream, track=track
+        )
+        streamed = [name for name, domain in held.items() if isinstance(domain, StreamedDomain)]
+        if streamed and wanted.stream is None and team.leads:
+            typer.echo(f"too large for the memory, so read for every update: {', '.join(streamed)}", err=True)
         trained = train_backbone(
             held,
             settings,

@@ -91,7 +91,9 @@ InnerPrecisionOption = Annotated[
 ]
 UpdatesOption = Annotated[int | None, typer.Option(min=1, help="Optimizer steps, if not the preset's.")]
 RateOption = Annotated[float | None, typer.Option(help="Step size, if not the preset's.")]
-SeedOption = Annotated[int, typer.Option(help="Decides weights, tasks and images: same seed, same run.")]
+SeedOption = Annotated[
+    int, typer.Option(min=0, help="Decides weights, tasks and images: same seed, same run.")
+]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
 ValidationOption = Annotated[
     int | None,

@@ -109,7 +109,13 @@ def rates(
         chosen = choose_rates(begun, runner, words(methods), seen, unseen, track=track, known=known)
     except KeyboardInterrupt:
         raise interrupted(f"{len(known)} points are kept") from None
-    tuned, file = chosen.into(loaded), kit_path(kit)
+    about = {
+        "protocol": chosen_protocol.to_dict(),
+        "tasks": tasks,
+        "seed": seed,
+        "domains": {domain.name: domain.role for domain in found if domain.role != "unseen"},
+    }
+    tuned, file = chosen.into(loaded, about), kit_path(kit)
     if file.is_file():  # what the file holds in 16 bits stays so
         write_info(file, tuned.info, out)
     else:

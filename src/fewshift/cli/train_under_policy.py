@@ -14,6 +14,7 @@ from fewshift.nets.kit import Kit, Part
 from fewshift.nets.policy import PART, policy_of, policy_part
 from fewshift.nets.precision import precision_named
 from fewshift.nets.preconditioner_part import UNDER_POLICY, preconditioner_part
+from fewshift.presets.rates import BY_METHOD
 from fewshift.presets.training import paper_policy, paper_preconditioners, quick_policy, quick_preconditioners
 from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.policy import train_policy
@@ -85,7 +86,7 @@ def _without_rates(kit: Kit, *methods: str) -> Kit:
     told = {
         name: {method: own for method, own in found.items() if method not in methods}
         for name, found in kit.info.items()
-        if name in ("rates", "rates_tried")
+        if name in BY_METHOD
     }
     return replace(kit, info={**kit.info, **told})
 

@@ -105,13 +105,13 @@ def resident(
 ) -> ResidentDomain:
     """Decode and resize the images of these splits, once."""
     spec, wanted = domain.spec, set(splits)
+    levels = _room_for(spec, sum(spec.images(split) for split in wanted), rule)
     first: dict[int, int] = {}
     items: list[Item] = []
     for split in SPLITS:
         for class_id in spec.splits[split] if split in wanted else ():
             first[class_id] = len(items)
             items += [(class_id, image) for image in range(spec.images_per_class[class_id])]
-    levels = np.empty((len(items), rule.size, rule.size, 3), np.uint8)
     grey = True
     for start in track(range(0, len(items), CHUNK), label=f"read {spec.name}", total=-(-len(items) // CHUNK)):
         images = domain.source.read(items[start : start + CHUNK])
@@ -119,6 +119,17 @@ def resident(
         levels[start : start + CHUNK] = whole_levels(images, rule).permute(0, 2, 3, 1).numpy()
     held = torch.from_numpy(np.ascontiguousarray(levels[..., :1]) if grey else levels)
     return ResidentDomain(spec, rule, held.to(device), first)
+
+
+def _room_for(spec: Spec, images: int, rule: PixelRule) -> NDArray[np.uint8]:  # (n, h, w, 3)
+    try:
+        return np.empty((images, rule.size, rule.size, 3), np.uint8)
+    except (MemoryError, ValueError) as problem:  # more than there is, or than can be numbered
+        size = images * rule.size**2 * 3 / 2**30
+        raise DataError(
+            f"{spec.name}: its {images:,} images of {rule.size} pixels take {size:,.0f} GiB, which this "
+            "machine has not: name other domains with --domains"
+        ) from problem
 
 
 def whole_levels(images: Sequence[Pixels], rule: PixelRule) -> Tensor:  # (n, 3, h, w) uint8

@@ -69,6 +69,12 @@ def fewest_tasks(board: Board) -> int:
     return min(len(tasks) for by_domain in board.cells.values() for tasks in by_domain.values())
 
 
+def fewest_shared(board: Board, baseline: Contender) -> int:
+    """Of the contender and domain that share the fewest with the baseline, where they share any."""
+    found = (board.difference(c, baseline, d) for c in board.contenders if c != baseline for d in board.roles)
+    return min((shared.n for shared in found if shared is not None), default=fewest_tasks(board))
+
+
 def _rank_rows(board: Board) -> list[Row]:
     """Average ranks over seen and unseen domains (over all there are, when none has such a role)."""
     if len(board.contenders) < 2:
@@ -125,7 +131,6 @@ def _accuracy_notes(board: Board) -> tuple[str, ...]:
 def difference_table(board: Board, baseline: Contender) -> Table:
     """Paired differences of every other contender to the baseline, in percentage points."""
     others = tuple(c for c in board.contenders if c != baseline)
-    few = too_few(fewest_tasks(board))
     rows = [
         Row(
             domain,
@@ -145,7 +150,7 @@ def difference_table(board: Board, baseline: Contender) -> Table:
         notes=(
             "same tasks on both sides; bold: the 95 % interval leaves out zero",
             *unshared_domains(board, baseline, others),
-            *few,
+            *too_few(fewest_shared(board, baseline)),
         ),
         kind=f"difference to {board.labels[baseline]}",
         unit="points",

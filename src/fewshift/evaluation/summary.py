@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fewshift.evaluation.board_tables import (
     averaged,
+    fewest_shared,
     fewest_tasks,
     percent,
     ranked,
@@ -48,7 +49,8 @@ def summary_table(board: Board, baselines: Sequence[Contender]) -> Table:
         for baseline in baselines
         for note in unshared_domains(board, baseline, [c for c in board.contenders if c != baseline])
     ]
-    notes = (*NOTES, *dict.fromkeys(fewer), *too_few(fewest_tasks(board)))
+    fewest = min([fewest_tasks(board), *(fewest_shared(board, baseline) for baseline in baselines)])
+    notes = (*NOTES, *dict.fromkeys(fewer), *too_few(fewest))
     return Table(
         "Methods, accuracy in %", "method", head, tuple(rows), notes, "summary", "as the column says"
     )

@@ -80,8 +80,10 @@ class Kit:
 
     @property
     def trained_on(self) -> tuple[str, ...]:
-        """The domains that a test calls seen: the kit's, else its backbone's; none where nobody knows."""
-        return self.domains or tuple(self.info.get("backbone", {}).get("domains", ()))
+        """The domains that P or the backbone learned from, as far as the kit says."""
+        told = self.info.get("backbone")
+        known = told.get("domains", ()) if isinstance(told, Mapping) else ()
+        return tuple(dict.fromkeys((*self.domains, *known)))
 
     def start(self, coefficients: Tensor | None = None) -> TaskParams:  # (K,)
         """The parameters a task starts from: the domains' starting values blended, or else TSA's."""

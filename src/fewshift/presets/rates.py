@@ -32,6 +32,9 @@ SHARES = (
     ("matrix", MATRIX_SHARES, ("tsp_start",)),
 )
 
+# What a kit says of its rates, by method: the pairs, the points that were tried, the tasks that decided.
+BY_METHOD = ("rates", "rates_tried", "rates_chosen_on")
+
 
 class Point(NamedTuple):
     """What is searched over: two rates, and how much of the learned starting values and of P a task takes."""
@@ -103,9 +106,10 @@ class ChosenRates:
         str, Mapping[str, list[list[float]]]
     ]  # method -> kind -> rows of a point's numbers and its accuracy
 
-    def into(self, kit: Kit) -> Kit:
-        """The kit with these rates."""
-        found = {"rates": self.pairs, **self.shares, "rates_tried": self.tried}
+    def into(self, kit: Kit, chosen_on: Mapping[str, Any] | None = None) -> Kit:
+        """The kit with these rates; `chosen_on` is what it says of the tasks."""
+        told = {} if chosen_on is None else {"rates_chosen_on": dict.fromkeys(self.pairs, chosen_on)}
+        found = {"rates": self.pairs, **self.shares, "rates_tried": self.tried, **told}
         info = {**kit.info, **{name: {**kit.info.get(name, {}), **new} for name, new in found.items()}}
         if self.threshold is not None:
             info["certainty_threshold"] = self.threshold
@@ -120,7 +124,7 @@ def unchosen(kit: Kit, domains: tuple[str, ...]) -> dict[str, Any]:
     same = kit.domains in ((), domains)
     kept = {}
     for name, told in kit.info.items():
-        if name in ("rates", "rates_tried"):
+        if name in BY_METHOD:
             kept[name] = {method: own for method, own in told.items() if same and method not in OF_DOMAINS}
         elif name not in (
             "classifier",

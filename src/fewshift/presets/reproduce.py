@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from fewshift.data.whole_files import write_whole
@@ -109,10 +110,18 @@ class Setup:
         return self.out / self.scale.name / name
 
     def digest(self, words: Sequence[str]) -> str:
-        """A few letters for a command, the same wherever the folder is."""
+        """A few letters for a command, the same wherever the folder is, others for a kit that has changed."""
         home = f"{self.file('')}{os.sep}"
         plain = [word.replace(home, f"/{self.scale.name}/") for word in words]
+        plain = [self._given if word == self.kit else word for word in plain]
         return hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:6]
+
+    @cached_property
+    def _given(self) -> str:
+        """The kit that was given: a file by what it holds."""
+        name = self.kit or ""
+        file = Path(name)
+        return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else name
 
     def train(
         self, what: str, *flags: str, kit: Path | str | None = None, domain: str | None = None, name: str = ""

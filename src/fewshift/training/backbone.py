@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from fewshift.data.protocol import VARYING, Protocol
-from fewshift.data.resident import ResidentDomain, to_device
+from fewshift.data.resident import to_device
 from fewshift.nets.backbone import Backbone, freeze, named_tensors
 from fewshift.nets.tensor_file import join, part
 from fewshift.progress import Track, silent
 from fewshift.training.augment import augment, draw
-from fewshift.training.batches import image_stream
+from fewshift.training.batches import HeldImages, image_stream
 from fewshift.training.checkpoint import copy_into, identity_of, learner_tensors, restore_learner
 from fewshift.training.distill import Teacher
 from fewshift.training.distributed import ALONE, Team, share_batch_norms
@@ -54,7 +54,7 @@ class BackboneLearner:
 
     def __init__(
         self,
-        domains: Mapping[str, ResidentDomain],
+        domains: Mapping[str, HeldImages],
         settings: BackboneSettings,
         teachers: Mapping[str, Teacher],
         protocol: Protocol,
@@ -62,6 +62,9 @@ class BackboneLearner:
     ) -> None:
         self.settings, self.team = settings, team
         self.tasks = ResidentTasks(domains, protocol)
+        self.checked_on = validation_addresses(
+            self.kind, settings.seed, self.tasks, "valid", settings.validation_tasks
+        )
         self.device = self.tasks.device
         self.streams = [image_stream(d, settings.batch(name), settings.seed) for name, d in domains.items()]
         self.counts = [stream.batch for stream in self.streams]
@@ -114,12 +117,12 @@ class BackboneLearner:
 
     def validate(self) -> Validation | None:
         """Nearest-centroid accuracy on VALID tasks."""
-        tasks = validation_addresses(
-            self.kind, self.settings.seed, self.tasks, "valid", self.settings.validation_tasks
-        )
         net = self.model.net.eval()
         return by_domain(
-            tasks, lambda address: centroid_accuracy(net, self.tasks.episode(address)), self.device, self.team
+            self.checked_on,
+            lambda address: centroid_accuracy(net, self.tasks.episode(address)),
+            self.device,
+            self.team,
         )
 
     def tensors(self) -> dict[str, Tensor]:
@@ -157,7 +160,7 @@ class BackboneLearner:
 
 
 def train_backbone(
-    domains: Mapping[str, ResidentDomain],
+    domains: Mapping[str, HeldImages],
     settings: BackboneSettings,
     folder: Path,
     *,

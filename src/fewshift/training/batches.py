@@ -5,11 +5,35 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
-from fewshift.data.resident import ResidentDomain
+from fewshift.training.tasks import Held
+from fewshift.types import Split
+
+
+class HeldImages(Held, Protocol):
+    """A domain whose images can be had by number, not only as tasks."""
+
+    @property
+    def name(self) -> str:
+        """The domain's name."""
+        ...
+
+    def rows(self, split: Split) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # (n,), (n,)
+        """Numbers of a split's images and the place of each one's class among the split's classes."""
+        ...
+
+    def gather(self, rows: Tensor) -> Tensor:  # (n,) -> (n, 3, h, w) uint8, channels last in memory
+        """The levels of these images."""
+        ...
+
+    def images(self, rows: Tensor) -> Tensor:  # (n,) -> (n, 3, h, w) float, channels last in memory
+        """These images as a network reads them."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -19,7 +43,7 @@ class ImageStream:
     A batch may reach from one round into the next, so that none is ever incomplete.
     """
 
-    domain: ResidentDomain
+    domain: HeldImages
     batch: int
     seed: int
     rows: NDArray[np.int64]
@@ -42,7 +66,7 @@ class ImageStream:
         return np.stack([self.rows[order], self.labels[order]])
 
 
-def image_stream(domain: ResidentDomain, batch: int, seed: int) -> ImageStream:
+def image_stream(domain: HeldImages, batch: int, seed: int) -> ImageStream:
     """The stream of a domain's TRAIN images."""
     rows, labels = domain.rows("train")
     return ImageStream(domain, batch, seed, rows, labels)

@@ -72,6 +72,9 @@ class ClassifierLearner:
         self.starts = None if starts is None else starts.to(backbone.device)
         self.tasks, self.settings, self.team = tasks, settings, team
         self.units, self.device = settings.tasks_per_update, backbone.device
+        self.checked_on = validation_addresses(
+            self.kind, settings.seed, tasks, settings.validation_split, settings.validation_tasks
+        )
         self.net = new_classifier_for(backbone, len(preconditioners.domains), settings).to(self.device)
         self.judged = ClassifierObjective(
             self.net, backbone, self.preconditioners, self.starts, tasks, settings, meta_gradients
@@ -114,14 +117,10 @@ class ClassifierLearner:
 
     def validate(self) -> Validation | None:
         """The objective on VALID tasks (its negative is the score), and how often the domain is found."""
-        settings = self.settings
-        addresses = validation_addresses(
-            self.kind, settings.seed, self.tasks, settings.validation_split, settings.validation_tasks
-        )
-        if not addresses:
+        if not self.checked_on:
             return None
         totals = torch.zeros(6, dtype=torch.float64, device=self.device)
-        for judged in self.judged(self.team.share(addresses)):
+        for judged in self.judged(self.team.share(self.checked_on)):
             numbers = torch.cat([judged.numbers, torch.ones(1, device=self.device)]).double()
             totals += torch.where(judged.usable, numbers, torch.zeros_like(numbers))
         self.team.add_up([totals])

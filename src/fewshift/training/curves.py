@@ -44,6 +44,8 @@ def curves_of(run: Path) -> dict[str, Curve]:
                 continue
             called = f"{VALIDATION} {name}" if validated and name != VALIDATION else name
             points.setdefault(called, []).append((line["step"], float(value)))
+    if not points and run.suffix == ".kit":
+        raise FewshiftError(f"{run} is a kit and keeps no log: give the folder of its run, as NAME.run")
     if not points:
         raise FewshiftError(f"{log}: there is no whole line in it yet: wait for the run's first steps")
     return {name: Curve(*zip(*found, strict=True)) for name, found in points.items()}

@@ -94,6 +94,9 @@ class TemplateLearner:
     ) -> None:
         self.settings, self.team, self.tasks = settings, team, ResidentTasks(domains, protocol)
         self.device, self.units = self.tasks.device, settings.sets_per_update * settings.set_size
+        self.checked_on = validation_addresses(
+            self.kind, settings.seed, self.tasks, "valid", settings.validation_tasks
+        )
         self.sets = domain_sets(
             domains,
             "train",
@@ -175,9 +178,6 @@ class TemplateLearner:
 
     def validate(self) -> Validation | None:
         """Nearest-centroid accuracy on VALID tasks, with the FiLM of each task's own domain."""
-        tasks = validation_addresses(
-            self.kind, self.settings.seed, self.tasks, "valid", self.settings.validation_tasks
-        )
 
         @torch.no_grad()
         def accuracy_of(address: Address) -> Tensor:
@@ -188,7 +188,7 @@ class TemplateLearner:
             centres = prototypes(features, support.labels, episode.task.way)
             return accuracy(cosine_logits(settled(film, query.images), centres), query.labels)
 
-        return by_domain(tasks, accuracy_of, self.device, self.team)
+        return by_domain(self.checked_on, accuracy_of, self.device, self.team)
 
     def tensors(self) -> dict[str, Tensor]:
         """All weights and what the optimizer remembers of them."""

@@ -44,6 +44,9 @@ class LastMapLearner:
         check_last_map(backbone, settings)
         self.backbone, self.tasks, self.settings, self.team = backbone, tasks, settings, team
         self.units, self.device = settings.tasks_per_update, backbone.device
+        self.checked_on = validation_addresses(
+            self.kind, settings.seed, tasks, settings.validation_split, settings.validation_tasks
+        )
         self.site = backbone.sites[-1]
         self.base = backbone.init()[self.site]
         self.engine = LastMapEngine(backbone)
@@ -102,9 +105,6 @@ class LastMapLearner:
     def validate(self) -> Validation | None:
         """Accuracy with P and theta_0 of each task's own domain, on VALID tasks at the validation rate."""
         settings = self.settings
-        addresses = validation_addresses(
-            self.kind, settings.seed, self.tasks, settings.validation_split, settings.validation_tasks
-        )
         rates = {self.site: settings.validation_rates[1]}
 
         def accuracy_of(address: Address) -> Tensor:
@@ -113,7 +113,7 @@ class LastMapLearner:
             episode = self.tasks.episode(address)
             return adapted_accuracy(self.engine, episode, start, matrix, rates, settings.validation_steps)
 
-        return by_domain(addresses, accuracy_of, self.device, self.team)
+        return by_domain(self.checked_on, accuracy_of, self.device, self.team)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything learned, and what the optimizers remember of it."""

@@ -32,7 +32,7 @@ from fewshift.training.distributed import ALONE, Team
 from fewshift.training.loop import Outcome, Validation, Watch, run
 from fewshift.training.named import owned
 from fewshift.training.task_learner import Judged, TaskLearner, TaskSettings
-from fewshift.training.tasks import TaskSource, validation_addresses
+from fewshift.training.tasks import TaskSource
 from fewshift.training.validation import by_domain
 from fewshift.types import Address, Episode, TaskParams
 
@@ -165,9 +165,6 @@ class MamlLearner(TaskLearner):
     def validate(self) -> Validation | None:
         """Accuracy after the test's steps on VALID tasks."""
         settings = self.maml
-        addresses = validation_addresses(
-            self.kind, settings.seed, self.tasks, settings.validation_split, settings.validation_tasks
-        )
         with torch.no_grad():
             weights, update = self.meta.weights(self.weights), self.meta.update(self.weights)
 
@@ -180,7 +177,7 @@ class MamlLearner(TaskLearner):
             logits = net.predictor(weights, params, episode.task)(episode.query.images)
             return accuracy(logits, episode.query.labels)
 
-        return by_domain(addresses, accuracy_of, self.device, self.team)
+        return by_domain(self.checked_on, accuracy_of, self.device, self.team)
 
 
 def train_maml(

@@ -106,6 +106,9 @@ class PolicyLearner:
     def __init__(self, backbone: Backbone, tasks: TaskSource, settings: PolicySettings, team: Team) -> None:
         self.backbone, self.tasks, self.settings, self.team = backbone, tasks, settings, team
         self.units, self.device = settings.tasks_per_update, backbone.device
+        self.checked_on = validation_addresses(
+            self.kind, settings.seed, tasks, settings.validation_split, settings.validation_tasks
+        )
         self.engine = choose_engine(backbone)
         self.policy = new_policy(backbone, settings.temperature, settings.seed)
         self.policy.to(backbone.device, backbone.dtype)
@@ -142,9 +145,6 @@ class PolicyLearner:
     def validate(self) -> Validation | None:
         """Accuracy of TA²-Net on VALID tasks: the greedy configuration, adapters and last map."""
         settings = self.settings
-        addresses = validation_addresses(
-            self.kind, settings.seed, self.tasks, settings.validation_split, settings.validation_tasks
-        )
 
         def accuracy_of(address: Address) -> Tensor:
             episode = self.tasks.episode(address)
@@ -155,7 +155,7 @@ class PolicyLearner:
             params = self.engine.adapt(episode.task, start, rule, settings.validation_steps).params
             return centroid_accuracy(lambda images: self.engine.embed(params, images), episode)
 
-        return by_domain(addresses, accuracy_of, self.device, self.team)
+        return by_domain(self.checked_on, accuracy_of, self.device, self.team)
 
     def tensors(self) -> dict[str, Tensor]:
         """The policy's weights and what Adam remembers of them."""

@@ -46,6 +46,9 @@ class PreconditionerLearner:
         self.backbone, self.tasks, self.settings = backbone, tasks, settings
         self.meta_gradients, self.team = meta_gradients, team
         self.units, self.device = settings.tasks_per_update, backbone.device
+        self.checked_on = validation_addresses(
+            self.kind, settings.seed, tasks, settings.validation_split, settings.validation_tasks
+        )
         self.start, self.engine = backbone.init(), choose_engine(backbone)
         first = initial_preconditioners(
             tasks.domains,
@@ -122,9 +125,6 @@ class PreconditionerLearner:
     def validate(self) -> Validation | None:
         """Accuracy after 40 steps with the P of each task's own domain, on VALID tasks."""
         settings = self.settings
-        addresses = validation_addresses(
-            self.kind, settings.seed, self.tasks, settings.validation_split, settings.validation_tasks
-        )
         adapters, last = settings.validation_rates
         rates = dict.fromkeys(self.start, adapters) | {self.backbone.sites[-1]: last}
         matrices = self._preconditioners(self.tasks.domains)
@@ -134,7 +134,7 @@ class PreconditionerLearner:
             episode = self.tasks.episode(address)
             return adapted_accuracy(self.engine, episode, start, matrix, rates, settings.validation_steps)
 
-        return by_domain(addresses, accuracy_of, self.device, self.team)
+        return by_domain(self.checked_on, accuracy_of, self.device, self.team)
 
     def tensors(self) -> dict[str, Tensor]:
         """Roots, starts and what the optimizers remember of them."""

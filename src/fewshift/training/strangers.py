@@ -134,6 +134,10 @@ class StrangerTasks:
         """Are there classes of this split at all?"""
         return self.tasks.has(domain, split)
 
+    def check(self, domain: str, split: Split) -> None:
+        """Complain where these classes cannot give a task."""
+        self.tasks.check(domain, split)
+
     def episode(self, address: Address) -> Episode:
         """The task at this address; a stranger's come from all domains in turn."""
         if address.domain not in self.strangers:

@@ -1,4 +1,4 @@
-"""Domains whose images are read again for every task, because they do not fit into the memory.
+"""Domains whose images are read again whenever they are asked for, because they do not fit into the memory.
 
 The tasks equal those of resident images to the bit, so a run may go on either way. While a task is learned
 from, the one that will most likely follow is read: training asks a domain for its tasks in even steps.
@@ -9,12 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
+from math import inf
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from fewshift.data.domain import Domain
+from fewshift.data.domain import Domain, Item
 from fewshift.data.pixels import PixelRule
 from fewshift.data.plan import TaskPlan, choices, describe, plan_task
 from fewshift.data.protocol import VARYING, Protocol
@@ -22,11 +25,13 @@ from fewshift.data.resident import as_images, resident, to_device, whole_levels
 from fewshift.data.spec import Spec
 from fewshift.errors import DataError, FewshiftError
 from fewshift.progress import Track, silent
+from fewshift.training.batches import HeldImages
 from fewshift.training.tasks import Held
 from fewshift.types import SPLITS, Address, Episode, Labelled, Split, Task
 
 SHARE = 0.5  # of the free memory that resident images may take before they are streamed
 WORKERS = 2
+AT_ONCE = 16  # images that a thread reads
 
 
 class StreamedDomain:
@@ -53,9 +58,41 @@ class StreamedDomain:
         return self.domain.spec
 
     @property
+    def name(self) -> str:
+        """The domain's name."""
+        return self.domain.name
+
+    @property
     def made_of(self) -> str:
         """The name of its pixels."""
         return self.rule.name
+
+    def rows(self, split: Split) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # (n,), (n,)
+        """Numbers of a split's images among all, and the place of each one's class among the split's."""
+        classes = self.spec.splits[split]
+        counts = [self.spec.images_per_class[c] for c in classes]
+        first = int(self._ends[classes.start - 1]) if classes.start else 0
+        return np.arange(first, first + sum(counts)), np.repeat(np.arange(len(classes)), counts)
+
+    def gather(self, rows: Tensor) -> Tensor:  # (n,) -> (n, 3, h, w) uint8, channels last in memory
+        """The levels of these images, read by all threads."""
+        wanted = rows.cpu().numpy()
+        classes = np.searchsorted(self._ends, wanted, side="right")
+        firsts = np.concatenate([[0], self._ends])[classes]
+        items = list(zip(classes.tolist(), (wanted - firsts).tolist(), strict=True))
+        parts = [items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE)]
+        levels = torch.cat(list(self.pool.map(self._levels, parts)))
+        kept = levels.contiguous(memory_format=torch.channels_last)
+        return to_device(kept.permute(0, 2, 3, 1).numpy(), self.device).permute(0, 3, 1, 2)
+
+    def images(self, rows: Tensor) -> Tensor:  # (n,) -> (n, 3, h, w) float, channels last in memory
+        """These images as a network reads them."""
+        return as_images(self.gather(rows), self.rule)
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        """The number after each class's last image."""
+        return np.cumsum(self.spec.images_per_class, dtype=np.int64)
 
     def episode(self, plan: TaskPlan) -> Episode:
         """The task of this plan, on the device; whether its domain was trained on is not revealed."""
@@ -92,9 +129,12 @@ class StreamedDomain:
         parts = (plan.support, plan.query)
         items = [(c, i) for part in parts for c, row in zip(plan.class_ids, part, strict=True) for i in row]
         try:
-            return whole_levels(self.domain.source.read(items), self.rule)
+            return self._levels(items)
         except (FewshiftError, OSError) as problem:
             raise DataError(f"{describe(plan.address)}: {problem}") from problem
+
+    def _levels(self, items: Sequence[Item]) -> Tensor:  # (n, 3, h, w) uint8
+        return whole_levels(self.domain.source.read(items), self.rule)
 
 
 class _Guess:
@@ -140,6 +180,38 @@ def held_domains(
         return {domain.name: resident(domain, rule, device, wanted, track) for domain in domains}
     pool = ThreadPoolExecutor(WORKERS, "fewshift-stream")
     return {domain.name: StreamedDomain(domain, rule, device, protocol, pool) for domain in domains}
+
+
+def held_images(
+    domains: Sequence[Domain],
+    rule: PixelRule,
+    device: torch.device | str = "cpu",
+    splits: Iterable[Split] = SPLITS,
+    *,
+    protocol: Protocol = VARYING,
+    stream: bool | None = None,
+    track: Track = silent,
+) -> dict[str, HeldImages]:
+    """The domains by name, for what reads images by number, too: every update asks each domain for some.
+
+    The smaller ones are in memory, as many as half of what is free has room for; the others are streamed.
+    """
+    wanted = tuple(splits)
+    free = free_memory(torch.device(device)) if stream is None else None
+    room = 0.0 if stream else inf if free is None else SHARE * free
+    kept: set[str] = set()
+    for domain in sorted(domains, key=lambda domain: decoded_size([domain], rule, wanted)):
+        room -= decoded_size([domain], rule, wanted)
+        if room < 0:
+            break
+        kept.add(domain.name)
+    pool = ThreadPoolExecutor(WORKERS, "fewshift-stream")
+    return {
+        domain.name: resident(domain, rule, device, wanted, track)
+        if domain.name in kept
+        else StreamedDomain(domain, rule, device, protocol, pool)
+        for domain in domains
+    }
 
 
 def decoded_size(domains: Iterable[Domain], rule: PixelRule, splits: Sequence[Split]) -> int:

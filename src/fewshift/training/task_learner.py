@@ -77,6 +77,9 @@ class TaskLearner:
         self.kind, self.judge, self.tasks, self.settings, self.team = kind, judge, tasks, settings, team
         self.numbers, self.weights = tuple(numbers), dict(weights)  # names for the log, what learns
         self.units, self.device = settings.tasks_per_update, next(iter(self.weights.values())).device
+        self.checked_on = validation_addresses(
+            kind, settings.seed, tasks, settings.validation_split, settings.validation_tasks
+        )
         self.optimizer = torch.optim.Adam(
             list(self.weights.values()), lr=settings.rate, weight_decay=settings.weight_decay
         )
@@ -115,17 +118,13 @@ class TaskLearner:
 
     def validate(self) -> Validation | None:
         """Accuracy on VALID tasks."""
-        settings = self.settings
-        addresses = validation_addresses(
-            self.kind, settings.seed, self.tasks, settings.validation_split, settings.validation_tasks
-        )
 
         @torch.no_grad()
         def accuracy_of(address: Address) -> Tensor:
             episode = self.tasks.episode(address)
             return accuracy(self.judge(episode).logits, episode.query.labels)
 
-        return by_domain(addresses, accuracy_of, self.device, self.team)
+        return by_domain(self.checked_on, accuracy_of, self.device, self.team)
 
     def tensors(self) -> dict[str, Tensor]:
         """The weights and what Adam remembers of them."""

@@ -15,7 +15,7 @@ from fewshift.data.protocol import VARYING
 from fewshift.data.protocol import Protocol as EpisodeProtocol
 from fewshift.data.random import keyed_stream
 from fewshift.data.spec import Spec
-from fewshift.errors import FewshiftError
+from fewshift.errors import DataError, FewshiftError
 from fewshift.types import Address, Episode, Split
 
 Sampling: TypeAlias = Literal["stratified", "uniform"]
@@ -36,6 +36,10 @@ class TaskSource(Protocol):
 
     def has(self, domain: str, split: Split) -> bool:
         """Are there classes of this split at all?"""
+        ...
+
+    def check(self, domain: str, split: Split) -> None:
+        """Complain where these classes cannot give a task."""
         ...
 
     def episode(self, address: Address) -> Episode:
@@ -106,13 +110,14 @@ class ResidentTasks:
         """Are there classes of this split at all?"""
         return len(self.residents[domain].spec.splits[split]) > 0
 
+    def check(self, domain: str, split: Split) -> None:
+        """Complain where these classes cannot give a task."""
+        self._among(domain, split)
+
     def episode(self, address: Address) -> Episode:
         """The task at this address."""
-        domain = self.residents[address.domain]
-        key = (address.domain, address.split)
-        if key not in self._choices:
-            self._choices[key] = choices(domain.spec, address.split, self.protocol)
-        return domain.episode(plan_task(self._choices[key], address.seed, address.index))
+        among = self._among(address.domain, address.split)
+        return self.residents[address.domain].episode(plan_task(among, address.seed, address.index))
 
     def identity(self) -> dict[str, object]:
         """Fingerprints of the domains' specs, the pixel rule and the protocol."""
@@ -122,6 +127,11 @@ class ResidentTasks:
             "pixels": next(iter(self.residents.values())).made_of,
             "protocol": self.protocol.to_dict(),
         }
+
+    def _among(self, domain: str, split: Split) -> Choices:
+        if (domain, split) not in self._choices:
+            self._choices[domain, split] = choices(self.residents[domain].spec, split, self.protocol)
+        return self._choices[domain, split]
 
 
 class TaskChoice(Protocol):
@@ -177,14 +187,18 @@ def task_addresses(
 def validation_addresses(
     stage: str, seed: int, source: TaskSource, split: Split, tasks: int
 ) -> list[Address]:
-    """The same `tasks` of every domain that has such classes, each time."""
+    """The same `tasks` of every domain that has such classes, each time.
+
+    Learners ask for them before they learn: classes that are too few for a task are no news for the end.
+    """
     own = _stage_seed(f"{stage} validation", seed)
-    return [
-        Address(own, domain, split, index)
-        for domain in source.domains
-        if source.has(domain, split)
-        for index in range(tasks)
-    ]
+    domains = [domain for domain in source.domains if tasks and source.has(domain, split)]
+    try:
+        for domain in domains:
+            source.check(domain, split)
+    except DataError as problem:
+        raise DataError(f"{problem}; or do without validation: --validation-tasks 0") from None
+    return [Address(own, domain, split, index) for domain in domains for index in range(tasks)]
 
 
 def _stage_seed(stage: str, seed: int) -> int:

@@ -18,6 +18,7 @@ from fewshift.data.protocol import Protocol
 from fewshift.data.resident import ResidentDomain
 from fewshift.errors import FewshiftError
 from fewshift.training.augment import Augmentation, augment, draw
+from fewshift.training.streamed import StreamedDomain
 from fewshift.training.tasks import ResidentTasks
 from fewshift.types import Address, Episode, Labelled, Split
 
@@ -34,7 +35,8 @@ class VariedTasks:
     def __post_init__(self) -> None:
         half = (0.5, 0.5, 0.5)
         for name, domain in self.tasks.residents.items():
-            if not (isinstance(domain, ResidentDomain) and domain.rule.mean == domain.rule.std == half):
+            images = isinstance(domain, ResidentDomain | StreamedDomain)
+            if not (images and domain.rule.mean == domain.rule.std == half):
                 raise FewshiftError(f"{name}: only images on the scale [-1, 1] can be varied")
 
     @property
@@ -55,6 +57,10 @@ class VariedTasks:
     def has(self, domain: str, split: Split) -> bool:
         """Are there classes of this split at all?"""
         return self.tasks.has(domain, split)
+
+    def check(self, domain: str, split: Split) -> None:
+        """Complain where these classes cannot give a task."""
+        self.tasks.check(domain, split)
 
     def episode(self, address: Address) -> Episode:
         """The task at this address."""
