@@ -178,16 +178,7 @@ def train_backbone(
         for name, t in (teachers or {}).items()
     }
     identity = identity_of(settings, "updates", tasks=learner.tasks.identity(), teachers=taught)
-    outcome = run(
-        learner,
-        folder,
-        identity=identity,
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     classes = {stream.domain.name: stream.classes for stream in learner.streams}
     model = new_multi_head(classes, settings.width, settings.stem_padding, settings.seed)
     copy_into(model.state_dict(), part(outcome.checkpoint().tensors, "model"))

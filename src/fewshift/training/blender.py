@@ -157,16 +157,8 @@ def train_blender(
 ) -> TrainedBlender:
     """Learn to tell these domains apart, on their TRAIN images."""
     learner = BlenderLearner(domains, settings, team)
-    outcome = run(
-        learner,
-        folder,
-        identity=identity_of(settings, "updates", tasks=learner.tasks.identity()),
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    identity = identity_of(settings, "updates", tasks=learner.tasks.identity())
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     return TrainedBlender(part(outcome.checkpoint().tensors, "net"), outcome)
 
 

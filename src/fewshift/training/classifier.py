@@ -182,16 +182,7 @@ def train_classifier(
             {"roots": preconditioners.roots, "starts": {} if starts is None else starts.values}
         ),
     )
-    outcome = run(
-        learner,
-        folder,
-        identity=identity,
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     classifier = new_classifier_for(backbone, len(preconditioners.domains), settings)
     copy_into(classifier.state_dict(), part(outcome.checkpoint().tensors, "net"))
     return TrainedClassifier(classifier.eval(), outcome)

@@ -213,18 +213,8 @@ def train_template(
 ) -> TrainedTemplate:
     """Train a template of the architecture of `like` on these domains' TRAIN classes."""
     learner = TemplateLearner(like, domains, settings, protocol, team)
-    data, frozen = learner.tasks.identity(), like.fingerprint()
-    identity = identity_of(settings, "updates", tasks=data, backbone=frozen)
-    outcome = run(
-        learner,
-        folder,
-        identity=identity,
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    identity = identity_of(settings, "updates", tasks=learner.tasks.identity(), backbone=like.fingerprint())
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     learned = part(outcome.checkpoint().tensors, "weights")
     still = {name: weight.detach().cpu() for name, weight in learner.frozen.items()}
     template = {**still, **part(learned, "template")}

@@ -114,10 +114,10 @@ class Outcome:
 def run(
     learner: Learner,
     folder: Path,
-    *,
     identity: Mapping[str, Any],
     updates: int,
     watch: Watch,
+    *,
     resume: bool = False,
     track: Track = silent,
     team: Team = ALONE,

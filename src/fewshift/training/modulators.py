@@ -108,17 +108,7 @@ def train_modulator(
     judge = task_judge(film, modulator, tasks.domains, settings)
     numbers = ("cross_entropy",) if which == "cnaps" else ("cross_entropy", "gate", "domain_accuracy")
     learner = TaskLearner(which, dict(modulator.named_parameters()), judge, numbers, tasks, settings, team)
-    data, frozen = tasks.identity(), backbone.fingerprint()
-    identity = identity_of(settings, "updates", tasks=data, backbone=frozen)
-    outcome = run(
-        learner,
-        folder,
-        identity=identity,
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    identity = identity_of(settings, "updates", tasks=tasks.identity(), backbone=backbone.fingerprint())
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     learned = part(outcome.checkpoint().tensors, "weights")
     return TrainedModulator(Part(learned, {"code": settings.code, "domains": list(tasks.domains)}), outcome)

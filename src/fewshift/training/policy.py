@@ -206,18 +206,8 @@ def train_policy(
 ) -> TrainedPolicy:
     """Train a policy. The best validated one is returned; `folder` keeps the log and the checkpoints."""
     learner = PolicyLearner(backbone, tasks, settings, team)
-    data, frozen = tasks.identity(), backbone.fingerprint()
-    identity = identity_of(settings, "updates", tasks=data, backbone=frozen)
-    outcome = run(
-        learner,
-        folder,
-        identity=identity,
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    identity = identity_of(settings, "updates", tasks=tasks.identity(), backbone=backbone.fingerprint())
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     policy = new_policy(backbone, settings.temperature, settings.seed).to(dtype=backbone.dtype)
     copy_into(policy.state_dict(), part(outcome.checkpoint().tensors, "net"))
     return TrainedPolicy(policy.requires_grad_(False), outcome)

@@ -67,16 +67,8 @@ def train_preconditioners(
     else:
         ways = meta_gradients or best_meta_gradients(backbone)
         learner = PreconditionerLearner(backbone, tasks, settings, ways, team)
-    outcome = run(
-        learner,
-        folder,
-        identity=preconditioner_identity(settings, tasks, backbone),
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    identity = preconditioner_identity(settings, tasks, backbone)
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     state = outcome.checkpoint().tensors
     if isinstance(learner, LastMapLearner):
         return TrainedPreconditioners(*learned_maps(learner, state), outcome)

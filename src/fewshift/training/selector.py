@@ -110,15 +110,6 @@ def train_selector(
     learner = TaskLearner("selector", weights, judge, ("cross_entropy", "apart"), tasks, settings, team)
     frozen = {d: b.frozen for d, b in zip(extractors.domains, extractors.backbones, strict=True)}
     identity = identity_of(settings, "updates", tasks=tasks.identity(), extractors=fingerprint(frozen))
-    outcome = run(
-        learner,
-        folder,
-        identity=identity,
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     learned = part(outcome.checkpoint().tensors, "weights")
     return TrainedSelector(Part(learned, {"domains": list(extractors.domains)}), outcome)

@@ -115,16 +115,7 @@ def train_preconditioners_under(
         **preconditioner_identity(settings, tasks, backbone),
         PART: fingerprint({PART: policy.state_dict()}),
     }
-    outcome = run(
-        learner,
-        folder,
-        identity=identity,
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     roots = stacked(part(outcome.checkpoint().tensors, "roots"), tasks.domains, backbone.sites)
     learned = DomainPreconditioners(tasks.domains, roots, settings.design)
     return TrainedPreconditioners(learned, None, outcome)
