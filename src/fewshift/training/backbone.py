@@ -27,7 +27,7 @@ from fewshift.training.distributed import ALONE, Team, share_batch_norms
 from fewshift.training.heads import memory_layout, new_multi_head, summed_cross_entropy
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import fingerprint, length
-from fewshift.training.schedule import cosine_restarts, set_rate
+from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.settings import BackboneSettings
 from fewshift.training.students import Students
 from fewshift.training.tasks import ResidentTasks, validation_addresses
@@ -103,9 +103,7 @@ class BackboneLearner:
         for weight, gradient in zip(wanted, gradients, strict=True):
             weight.grad = gradient
         rate = cosine_restarts(settings.rate, step, settings.period)
-        set_rate(self.optimizer, rate)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        take_step(self.optimizer, rate)
         self.students.step(step, settings.period)
         metrics: dict[str, Tensor | float] = {"loss": numbers[0] + numbers[1], "cross_entropy": numbers[0]}
         if self.students.weights:

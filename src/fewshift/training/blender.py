@@ -26,7 +26,7 @@ from fewshift.training.distributed import ALONE, Team
 from fewshift.training.domain_sets import Sets, domain_sets
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import length
-from fewshift.training.schedule import cosine_restarts, set_rate
+from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.tasks import ResidentTasks
 
 PAPER_WATCH = Watch(log_every=50, checkpoint_every=1_000, validate_every=1_000)
@@ -110,9 +110,7 @@ class BlenderLearner:
             pull = 0.0 if rest is None else settings.weight_decay * (weight.detach() - rest)
             weight.grad = gradient + pull
         rate = cosine_restarts(settings.rate, step, settings.period)
-        set_rate(self.optimizer, rate)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        take_step(self.optimizer, rate)
         norm = length(gradients)
         return {"loss": numbers[0], "domain_accuracy": numbers[1], "gradient_norm": norm, "rate": rate}
 

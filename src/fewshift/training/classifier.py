@@ -29,7 +29,7 @@ from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.metagradients import MetaGradients
 from fewshift.training.named import add_where, fingerprint, length, zeros
 from fewshift.training.new_classifier import new_classifier, new_classifier_for
-from fewshift.training.schedule import cosine_restarts, set_rate
+from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.settings import ClassifierSettings
 from fewshift.training.tasks import TaskSource, chosen_tasks, validation_addresses
 
@@ -96,9 +96,7 @@ class ClassifierLearner:
         for name, weight in self.weights.items():
             weight.grad = summed[name]
         rate = cosine_restarts(settings.rate, step, settings.period)
-        set_rate(self.optimizer, rate)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        take_step(self.optimizer, rate)
         mean = totals[:5] / totals[5]
         return {
             "loss": mean[0],

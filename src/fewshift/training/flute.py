@@ -36,7 +36,7 @@ from fewshift.training.distributed import ALONE, Team
 from fewshift.training.domain_sets import domain_sets
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import length
-from fewshift.training.schedule import cosine_doubling, set_rate
+from fewshift.training.schedule import cosine_doubling, take_step
 from fewshift.training.tasks import ResidentTasks, validation_addresses
 from fewshift.training.validation import by_domain
 from fewshift.types import Address
@@ -145,9 +145,7 @@ class TemplateLearner:
         for weight, gradient in zip(self.weights.values(), gradients, strict=True):
             weight.grad = gradient
         rate = cosine_doubling(self.settings.rate, step, self.settings.period)
-        set_rate(self.optimizer, rate)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        take_step(self.optimizer, rate)
         temperature = self.groups["temperature"]["temperature"].detach().clone()
         return {
             "loss": numbers[0],

@@ -36,6 +36,7 @@ from fewshift.training.checkpoint import copy_into, identity_of, learner_tensors
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import add_where, length, zeros
+from fewshift.training.schedule import take_step
 from fewshift.training.tasks import Sampling, TaskSource, chosen_tasks, validation_addresses
 from fewshift.training.validation import by_domain, centroid_accuracy
 from fewshift.types import Address, Episode, Split
@@ -129,8 +130,7 @@ class PolicyLearner:
         for name, weight in self.weights.items():
             weight.grad = summed[name].div_(totals[-1].clamp_min(1))
         gradient_norm = length(summed.values())
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        take_step(self.optimizer, settings.rate)
         means = totals[:-1] / totals[-1]  # not numbers when no task counts, which ends the run
         return {
             **dict(zip(NUMBERS, means, strict=True)),

@@ -19,7 +19,7 @@ from fewshift.training.distributed import Team
 from fewshift.training.loop import Metrics, Validation
 from fewshift.training.metagradients import Job, MetaGradients, only_finite
 from fewshift.training.named import add_up, length, owned, square_zeros, zeros
-from fewshift.training.schedule import cosine_restarts, set_rate
+from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.settings import PreconditionerSettings
 from fewshift.training.tasks import TaskSource, chosen_tasks, validation_addresses
 from fewshift.training.validation import adapted_accuracy, by_domain
@@ -163,9 +163,7 @@ class PreconditionerLearner:
             value.grad = torch.stack([adjoint[site] for adjoint in adjoints.values()]).sum(dim=0)
         start_rate = cosine_restarts(self.settings.start_rate, step, self.settings.period)
         for what, optimizer in self.optimizers.items():
-            set_rate(optimizer, self._rate(step) if what == "roots" else start_rate)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            take_step(optimizer, self._rate(step) if what == "roots" else start_rate)
 
     def _root_gradients(self, roots: Tensor, pulls: Tensor) -> Tensor:  # (k, r, m), (k, m, m) -> (k, r, m)
         found = root_gradients(self.design, {"": roots}, {"": pulls})[""]

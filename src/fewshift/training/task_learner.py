@@ -20,7 +20,7 @@ from fewshift.training.checkpoint import learner_tensors, restore_learner
 from fewshift.training.distributed import Team
 from fewshift.training.loop import Metrics, Validation
 from fewshift.training.named import add_where, length, zeros
-from fewshift.training.schedule import cosine_restarts, set_rate
+from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.tasks import Sampling, TaskSource, task_addresses, validation_addresses
 from fewshift.training.validation import by_domain
 from fewshift.types import Address, Episode, Split
@@ -101,9 +101,7 @@ class TaskLearner:
         for name, weight in self.weights.items():
             weight.grad = summed[name]
         rate = self.rate(step)
-        set_rate(self.optimizer, rate)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        take_step(self.optimizer, rate)
         return {
             "loss": totals[0] / totals[2],  # not a number when no task counts, which ends the run
             "accuracy": totals[1] / totals[2],
