@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from fewshift.cli.train_options import Run
-from fewshift.cli.train_shared import finish, places, rule_for, team_at, training_domains, watched, words
+from fewshift.cli.train_shared import finish, places, rule_for, team_at, training_domains, watched
+from fewshift.cli.words import words
 from fewshift.data.domain import Domain
 from fewshift.data.protocol import VARYING
 from fewshift.data.resident import resident

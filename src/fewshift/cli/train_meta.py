@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 import typer
 
-from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched, words
+from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched
 from fewshift.cli.train_wanted import MetaWanted
+from fewshift.cli.words import words
 from fewshift.core.precond import FEW_ROWS
 from fewshift.data.domain import Domain
 from fewshift.data.subset import at_most, hold_out

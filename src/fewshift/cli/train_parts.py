@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 import torch
 
-from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched, words
+from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched
 from fewshift.cli.train_wanted import Wanted
+from fewshift.cli.words import words
 from fewshift.data.protocol import VARYING, Protocol
 from fewshift.data.resident import ResidentDomain, resident
 from fewshift.data.subset import hold_out

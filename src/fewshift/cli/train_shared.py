@@ -11,7 +11,6 @@ import typer
 
 from fewshift.cli.console import bars
 from fewshift.cli.evaluate_inputs import choose_device, open_domains
-from fewshift.cli.words import words
 from fewshift.data.domain import Domain
 from fewshift.data.pixels import PROTOCOL_84, PixelRule, practical
 from fewshift.errors import FewshiftError
@@ -72,6 +71,3 @@ def finish(kit: Kit, path: Path, team: Team, sentence: str) -> None:
     if team.leads:
         save_kit(kit, path)
         typer.echo(f"{sentence}; wrote {path}", err=True)
-
-
-__all__ = ["finish", "places", "rule_for", "team_at", "training_domains", "watched", "words"]

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from fewshift.cli.train_meta import about_run, prepared, skipped_note, with_changes
-from fewshift.cli.train_shared import finish, places, words
+from fewshift.cli.train_shared import finish, places
 from fewshift.cli.train_wanted import MetaWanted
+from fewshift.cli.words import words
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import Kit, Part
 from fewshift.nets.policy import PART, policy_of, policy_part

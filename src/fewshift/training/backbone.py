@@ -33,8 +33,6 @@ from fewshift.training.students import Students
 from fewshift.training.tasks import ResidentTasks, validation_addresses
 from fewshift.training.validation import by_domain, centroid_accuracy
 
-__all__ = ["PAPER_WATCH", "BackboneLearner", "BackboneSettings", "TrainedBackbone", "train_backbone"]
-
 PAPER_WATCH = Watch(log_every=50, checkpoint_every=2_000, validate_every=48_000)
 
 

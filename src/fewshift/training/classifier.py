@@ -28,19 +28,9 @@ from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.metagradients import MetaGradients
 from fewshift.training.named import add_where, fingerprint, length, zeros
-from fewshift.training.new_classifier import new_classifier, new_classifier_for
 from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.settings import ClassifierSettings
 from fewshift.training.tasks import TaskSource, chosen_tasks, validation_addresses
-
-__all__ = [
-    "PAPER_WATCH",
-    "ClassifierLearner",
-    "ClassifierSettings",
-    "TrainedClassifier",
-    "new_classifier",
-    "train_classifier",
-]
 
 PAPER_WATCH = Watch(log_every=10, checkpoint_every=250, validate_every=500, patience=3)
 
@@ -72,7 +62,7 @@ class ClassifierLearner:
         self.starts = None if starts is None else starts.to(backbone.device)
         self.tasks, self.settings, self.team = tasks, settings, team
         self.units, self.device = settings.tasks_per_update, backbone.device
-        self.net = new_classifier_for(backbone, len(preconditioners.domains), settings).to(self.device)
+        self.net = new_classifier(backbone, len(preconditioners.domains), settings).to(self.device)
         self.judged = ClassifierObjective(
             self.net, backbone, self.preconditioners, self.starts, tasks, settings, meta_gradients
         )
@@ -181,6 +171,17 @@ def train_classifier(
         ),
     )
     outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
-    classifier = new_classifier_for(backbone, len(preconditioners.domains), settings)
+    classifier = new_classifier(backbone, len(preconditioners.domains), settings)
     copy_into(classifier.state_dict(), part(outcome.checkpoint().tensors, "net"))
     return TrainedClassifier(classifier.eval(), outcome)
+
+
+def new_classifier(
+    backbone: Backbone, domains: int, settings: ClassifierSettings
+) -> DatasetClassifier | FeatureClassifier:
+    """A fresh g whose weights the seed alone decides; the global generator stays as it is."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        if settings.reads == "images":
+            return DatasetClassifier(domains, settings.width)
+        return FeatureClassifier(domains, backbone.dim, settings.width)

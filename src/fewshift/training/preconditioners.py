@@ -28,14 +28,6 @@ from fewshift.training.preconditioner_learner import PreconditionerLearner
 from fewshift.training.settings import PreconditionerSettings
 from fewshift.training.tasks import TaskSource
 
-__all__ = [
-    "PAPER_WATCH",
-    "PreconditionerSettings",
-    "TrainedPreconditioners",
-    "preconditioner_identity",
-    "train_preconditioners",
-]
-
 PAPER_WATCH = Watch(log_every=10, checkpoint_every=250, validate_every=2_500)
 
 
