@@ -16,3 +16,8 @@ def read_any_names() -> None:
     """Let stdin hold file names in bytes that are no text, as `ls` prints them."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="surrogateescape")
+
+
+def printable(text: str) -> str:
+    """File names may hold bytes that no text has."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

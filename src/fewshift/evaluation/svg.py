@@ -41,9 +41,9 @@ def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> str:
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
 
 
-def picture(height: float, label: str, *children: str) -> str:
-    """The whole drawing; it shrinks with the page."""
-    box = f"0 0 {WIDTH:.0f} {height:.0f}"
+def picture(height: float, label: str, *children: str, width: float = WIDTH) -> str:
+    """The whole drawing; it shrinks with the page or its column."""
+    box = f"0 0 {width:.0f} {height:.0f}"
     return element("svg", *children, viewBox=box, role="img", aria_label=label, class_="chart")
 
 
