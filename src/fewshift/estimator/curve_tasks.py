@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fewshift.data.domain import Domain, Item
-from fewshift.data.folder import FolderSource, folder_domain, list_folder
+from fewshift.data.folder import FolderSource, folder_domain
 from fewshift.data.random import keyed_stream
 from fewshift.errors import DataError, FewshiftError
 
@@ -81,7 +81,6 @@ def plan_curve(
     folder: Path, shots: Sequence[int] | None = None, way: int | None = None, tasks: int = 10, seed: int = 0
 ) -> CurvePlan:
     """The plan for a folder-a-class tree; without `shots` those of 1, 2, 5 and 10 that its classes allow."""
-    _check_names_are_text(folder)
     domain = folder_domain(folder)
     classes = domain.spec.classes
     if classes < 2:
@@ -110,13 +109,6 @@ def plan_curve(
         tasks,
         seed,
     )
-
-
-def _check_names_are_text(folder: Path) -> None:
-    """Class names seed random numbers and stand on pages: bytes that are no text can do neither."""
-    for name in [folder.resolve().name, *list_folder(folder).classes]:
-        if name.encode("utf-8", "ignore").decode() != name:
-            raise DataError(f"{folder}: the folder name {name!a} is not UTF-8 text: rename it")
 
 
 def draw(plan: CurvePlan, index: int) -> Drawn:

@@ -28,11 +28,18 @@ def page(report: Report, title: str = "Few-shot results") -> str:
     body.append(
         f"<footer>made by fewshift {__version__} from result lines; nothing here was computed anew</footer>"
     )
+    return document(title, body)
+
+
+def document(title: str, body: Iterable[str], more_style: str = "") -> str:
+    """The parts of a body as a whole page."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title>'
-        f"<style>{STYLE}</style></head>\n<body><main>\n" + "\n".join(body) + "\n</main></body></html>\n"
+        f"<style>{STYLE}{more_style}</style></head>\n<body><main>\n"
+        + "\n".join(body)
+        + "\n</main></body></html>\n"
     )
 
 
