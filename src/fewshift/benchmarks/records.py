@@ -18,9 +18,9 @@ import numpy as np
 
 from fewshift.benchmarks.data import result
 from fewshift.data import crc32c
+from fewshift.data.decoding import decode
 from fewshift.data.domain import Item, Pixels
 from fewshift.data.example import encode_example
-from fewshift.data.pixels import decode
 from fewshift.data.records import RecordSource
 from fewshift.data.records_folder import domain_folders
 from fewshift.data.scan import scan_files

@@ -15,28 +15,11 @@ import numpy as np
 from PIL import Image
 
 from fewshift.data.buffers import lease
-from fewshift.data.decoding import MAX_PIXELS, decode
 from fewshift.data.domain import Pixels
 from fewshift.data.resize import Floats, resize_aligned, resize_mixed
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-__all__ = [
-    "IMAGENET_MEAN",
-    "IMAGENET_STD",
-    "MAX_PIXELS",
-    "PROTOCOL_84",
-    "PROTOCOL_84_ROUNDED",
-    "PixelRule",
-    "Planes",
-    "at_once",
-    "decode",
-    "practical",
-    "prepare",
-    "prepare_into",
-    "prepare_planes_into",
-]
 
 Channels: TypeAlias = tuple[float, float, float]
 IMAGENET_MEAN: Channels = (0.485, 0.456, 0.406)

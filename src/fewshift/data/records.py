@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from fewshift.data.decoding import decode
 from fewshift.data.descriptors import SHARED, Descriptors, read_at
 from fewshift.data.domain import Item, Pixels
 from fewshift.data.example import decode_example
 from fewshift.data.example_batch import Examples
 from fewshift.data.index_cache import REMEDY, Entry, RecordIndex, class_file, index_folder
-from fewshift.data.pixels import decode
 from fewshift.data.spec import Spec
 from fewshift.data.spec_json import SPEC_FILE
 from fewshift.data.tfrecord import Fault, Frames, bad_contents, bad_labels, bad_lengths

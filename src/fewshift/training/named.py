@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
 
+from fewshift.nets.backbone import fingerprint_of
 from fewshift.nets.tensor_file import join
 
 
@@ -51,8 +51,4 @@ def add_where(usable: Tensor, totals: Mapping[str, Tensor], values: Mapping[str,
 
 def fingerprint(parts: Mapping[str, Mapping[str, Tensor]]) -> str:
     """A short hash of names and values, the same on every device."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(join(parts).items()):
-        digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.detach().to("cpu", torch.float32).contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
+    return fingerprint_of(join(parts))[:16]
