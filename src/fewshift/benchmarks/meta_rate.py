@@ -2,7 +2,7 @@
 
 fewshift bench meta --device cuda --width 64
 
-The images are random. Tasks have at most 20 ways, 120 support images and 5 queries a class.
+The images are random. Tasks have at most 20 ways, 120 support images and 5 queries per class.
 """
 
 from __future__ import annotations

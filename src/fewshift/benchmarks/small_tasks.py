@@ -123,7 +123,7 @@ def _scored(kit: Kit, shared: Together, episodes: Sequence[Episode]) -> object:
 def _best(
     work: Callable[[], object], label: str, tasks: int, *, repeats: int, device: str, track: Track
 ) -> float:
-    """Seconds a task."""
+    """Seconds per task."""
     return min(_seconds(work, device) for _ in track(range(repeats), label=label, total=repeats)) / tasks
 
 

@@ -1,4 +1,4 @@
-"""The `fewshift` command: one sub-command a file in this folder."""
+"""The `fewshift` command: one sub-command per file in this folder."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def rates(
         chosen_protocol = replace(chosen_protocol, max_support=support_cap)
     found = with_roles(inputs.open_domains(records, None, suite, [], "test", track), loaded.domains)
 
-    once = moves_only_the_last_map(loaded)  # then features are computed once an image
+    once = moves_only_the_last_map(loaded)  # then features are computed once per image
     used = on_features(loaded) if once else loaded
     features = FeatureReader({domain.name: domain for domain in found}, rule, loaded.backbone, track=track)
 

@@ -26,7 +26,7 @@ def contact_sheet(
     per_domain: int = 12,
     track: Track = silent,
 ) -> None:
-    """One row a domain: one image from each of `per_domain` classes spread over its splits."""
+    """One row per domain: one image from each of `per_domain` classes spread over its splits."""
     if not domains:
         raise DataError(f"{path}: there is no domain to show")
     rows = []
@@ -43,7 +43,7 @@ def contact_sheet(
 
 
 def class_sheet(domain: Domain, path: Path, *, classes: int = 12, per_class: int = 10) -> None:
-    """One row a class of a domain."""
+    """One row per class of a domain."""
     chosen = [c for c, _ in _spread(domain, classes)]
     rows = []
     for c in chosen:

@@ -40,7 +40,7 @@ def convert(
     provenance: Provenance | None = None,
     track: Track = silent,
 ) -> Spec:
-    """Convert whatever is in `source`: MNIST's or CIFAR's test files as published, or a folder a class."""
+    """Convert whatever is in `source`: MNIST's or CIFAR's published test files, or one folder per class."""
     published = recognise(source)
     if published is not None:
         return convert_published(published, source, target, track)

@@ -1,4 +1,4 @@
-"""A folder with a folder a class, as a domain."""
+"""A folder with one folder of images per class, as a domain."""
 
 from __future__ import annotations
 

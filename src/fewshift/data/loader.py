@@ -1,7 +1,7 @@
 """Reading ahead: tasks equal to the serial ones, in the same order, while the consumer works.
 
 Tasks that come from files are read by processes, which write them into shared memory: threads would wait for
-the interpreter's lock a few hundred times a task. All others are read by threads, since whoever made their
+the interpreter's lock a few hundred times per task. All others are read by threads, since whoever made their
 source may not have thought of other processes.
 """
 

@@ -6,7 +6,7 @@
        "insects": {"folder": "photos/insects", "role": "seen", "split": {"train": 0.8, "test": 0.2}},
        "weeds":   {"folder": "photos/weeds", "role": "unseen"}}}
 
-`records` is a folder of one converted domain, `folder` one with a folder of images a class; paths start at
+`records` is a folder of one converted domain, `folder` one with a folder of images per class; paths start at
 the file. `split` gives shares (and a `seed`) or lists of class names, or names a file with such lists;
 without it classes of a seen domain are split 70/15/15 and those of other domains are all for testing.
 """

@@ -28,7 +28,7 @@ _ONE_GO = 2**20  # bytes of a file that are read in one go, if enough of them ar
 
 
 class RecordSource:
-    """An `ImageSource` over one `<class id>.tfrecords` file a class.
+    """An `ImageSource` over one `<class id>.tfrecords` file per class.
 
     Reads are positioned, so threads share the files; at most 64 of them are open at a time in a process, or
     what `files` allows. It can be pickled, and goes on after a fork. The label inside every record is

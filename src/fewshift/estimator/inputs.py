@@ -43,7 +43,7 @@ class Prepared:
 
 
 def folder_items(folder: str | os.PathLike[str]) -> tuple[list[Path], list[str]]:
-    """The image files of a folder with a folder a class, and the class of each."""
+    """The image files of a folder with one folder per class, and the class of each."""
     path = Path(folder)
     found = list_folder(path)
     check_names(list(found.classes), str(path))
@@ -57,7 +57,7 @@ def folder_items(folder: str | os.PathLike[str]) -> tuple[list[Path], list[str]]
 
 
 def labelled_items(images: Images, labels: Any) -> tuple[list[Any], list[Hashable]]:
-    """Single images and their labels, from both, or from a folder with a folder a class alone."""
+    """Single images and their labels, from both, or from a folder with one folder per class alone."""
     if labels is None:
         if not isinstance(images, str | os.PathLike):
             raise FewshiftError(

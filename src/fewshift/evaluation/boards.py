@@ -1,4 +1,4 @@
-"""Scores sorted into boards: one board a set of identical tasks, one column a contender."""
+"""Scores sorted into boards: one board per set of identical tasks, one column per contender."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def _averages(board: Board) -> list[Group]:
 
 
 def _averages_chart(board: Board, order: Sequence[str]) -> str:
-    """A line a method in the table's order: so many have no colours of their own."""
+    """One line per method, in the table's order: so many have no colours of their own."""
     named = {label: contender for contender, label in board.labels.items()}
     groups = averaged(board)
     rows = [(label, [board.average(named[label], domains) for _, domains in groups]) for label in order]

@@ -93,7 +93,7 @@ def run(
     track: Track = silent,
     together: Together | None = None,
 ) -> Tally:
-    """Score every method on every task that is not in the file yet, a line a score.
+    """Score every method on every task that is not in the file yet, one line per score.
 
     The next tasks are read while a method runs. Interrupt it whenever you like: the same call goes on.
     `engines` says more of some than their names; `together` as in `evaluate`.

@@ -141,7 +141,7 @@ def forest(groups: Sequence[Group], series: Sequence[str], colours: Sequence[int
 
 
 def dots(rows: Sequence[tuple[str, Sequence[Interval | None]]], series: Sequence[str], label: str) -> str:
-    """A line a row with a dot and its interval for each series, in per cent; one colour a series."""
+    """One line per row with a dot and its interval for each series, in per cent; one colour a series."""
     found = [v for _, values in rows for v in values if v is not None]
     least = 100 * min((v.mean - v.half for v in found), default=0.0)
     most = max(100 * max((v.mean + v.half for v in found), default=1.0), least + 1)

@@ -1,4 +1,4 @@
-"""What Simple CNAPS and tri-M share: a hyper-network's FiLM in a frozen backbone, then a Gaussian a class.
+"""What Simple CNAPS and tri-M share: FiLM by a hyper-network in a frozen backbone, one Gaussian per class.
 
 They differ in the hyper-network; each method file says only that. Nothing is optimised at test time.
 """

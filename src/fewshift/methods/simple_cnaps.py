@@ -1,4 +1,4 @@
-"""Simple CNAPS: FiLM from a set encoder, and a Gaussian a class in place of a learned classifier.
+"""Simple CNAPS: FiLM from a set encoder, and one Gaussian per class in place of a learned classifier.
 
 Bateni et al., CVPR 2020, on CNAPs (Requeima et al., NeurIPS 2019). Confirmed from code: the set encoder (64
 numbers, its batch norm on the support set's own statistics), the FiLM generator behind both norms of every

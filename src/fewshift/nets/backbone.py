@@ -16,7 +16,7 @@ from fewshift.nets.adapters import AdapterSet, resnet18_adapters
 from fewshift.nets.chunks import by_chunks
 from fewshift.types import TaskParams, Weights
 
-CHUNK = 256  # images a pass where no gradient is kept
+CHUNK = 256  # images per pass where no gradient is kept
 
 # functional_call puts the weights into the module for the time of the call, so threads must take turns.
 SWAP = threading.RLock()

@@ -153,7 +153,7 @@ def features_below(backbone: Backbone) -> Remembered:
 
 @dataclass(frozen=True)
 class LastMapEngine(InTurn):
-    """Features once a task, then the last map alone. Equal to the plain engine; needs `sites == (last,)`."""
+    """Features once per task, then the last map alone. Equals the plain engine; needs `sites == (last,)`."""
 
     backbone: Backbone
     reason: str = "asked for"

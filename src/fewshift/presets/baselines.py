@@ -28,7 +28,7 @@ def quick_selector() -> Recipe[SelectorSettings]:
 
 
 def paper_modulator(which: Which) -> Recipe[ModulatorSettings]:
-    """Simple CNAPS: 110,000 tasks at 0.0005. tri-M: 150,000 tasks at 0.002. Both 16 an update."""
+    """Simple CNAPS: 110,000 tasks at 0.0005. tri-M: 150,000 tasks at 0.002. Both 16 per update."""
     settings = ModulatorSettings() if which == "cnaps" else ModulatorSettings(updates=9_375, rate=2e-3)
     return Recipe(settings, Watch(log_every=10, checkpoint_every=250, validate_every=625))
 

@@ -67,7 +67,7 @@ class DemoPlan:
         )
     )
     suite: str = "open"
-    tasks: int = 8  # test tasks a domain
+    tasks: int = 8  # test tasks per domain
     seed: int = 0
 
 

@@ -32,7 +32,7 @@ STRANGERS = 4  # made-up domains beside eight real ones
 
 
 def small_backbone(domains: Sequence[str]) -> Recipe[BackboneSettings]:
-    """2,000 updates of 64 images a domain: 40 seconds for eight domains on an H200."""
+    """2,000 updates of 64 images per domain: 40 seconds for eight domains on an H200."""
     settings = BackboneSettings(
         updates=2_000,
         period=2_000,

@@ -44,7 +44,7 @@ NONE = Augmentation(brightness=0, saturation=0, contrast=0, hue=0, pad=0)
 
 @dataclass(frozen=True)
 class Draws:
-    """The random numbers of a batch, a row an image."""
+    """The random numbers of a batch, one row per image."""
 
     colour: NDArray[np.float32]  # (n, 4): brightness, saturation, contrast, hue
     place: NDArray[np.int64]  # (n, 3): top, left, mirrored?

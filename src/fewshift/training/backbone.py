@@ -46,7 +46,7 @@ class TrainedBackbone:
 
 
 class BackboneLearner:
-    """A shared extractor and a head a domain; with teachers also an adaptor a domain."""
+    """A shared extractor and a head a domain; with teachers also one adaptor per domain."""
 
     kind, unit = "backbone", "images"
 

@@ -1,6 +1,6 @@
 """Training FLUTE's blender: which domain a set of images is of, by cross-entropy.
 
-Published (confirmed from code): sets of 16 images of one domain, 8 sets an update, Adam at 0.001 with one
+Published (confirmed from code): sets of 16 images of one domain, 8 sets per update, Adam at 0.001 with one
 cosine of 3,000 updates (the run is longer, but its rate is then 0), a decay of all but the last bias in
 which a norm's scale is pulled towards 1. The decay here is twice the published one, which has no half in it.
 """
@@ -42,7 +42,7 @@ class BlenderSettings:
     rate: float = 1e-3
     weight_decay: float = 1.4e-3
     period: int = 3_000
-    code: int = 64  # filters a layer
+    code: int = 64  # filters per layer
     augmentation: Augmentation = field(default_factory=Augmentation)
     never_mirrored: tuple[str, ...] = ()  # domains that a mirroring augmentation leaves alone
     validation_sets: int = 25  # a domain; 0 for no validation

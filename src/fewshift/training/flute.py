@@ -1,9 +1,10 @@
 """Training FLUTE's template: shared convolutions, and for every domain its own scale and shift of each norm.
 
 Every set of images is of one domain and is normalised by its own moments; its FiLM and its part of the cosine
-head are that domain's. Published (confirmed from code): 16 images a set, 8 sets an update, half of the sets
-ImageNet's, momentum SGD at 0.01 with cosine periods that double from 5,000 updates, 640,000 updates. Decays
-are twice the published ones because those have no half in them. Ours: weights start as a ResNet's usually do.
+head are that domain's. Published (confirmed from code): 16 images per set, 8 sets per update, half of the
+sets ImageNet's, momentum SGD at 0.01 with cosine periods that double from 5,000 updates, 640,000 updates.
+Decays are twice the published ones because those have no half in them. Ours: weights start as a ResNet's
+usually do.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The log of a run: one JSON line a step, readable while it grows, whole again after a crash."""
+"""The log of a run: one JSON line per step, readable while it grows, whole again after a crash."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Training the hyper-networks of Simple CNAPS and tri-M: episodes through a frozen backbone, Adam.
 
-A task's loss is its queries' summed cross-entropy over the number of tasks an update, plus a penalty on the
+A task's loss is its queries' summed cross-entropy over the number of tasks per update, plus a penalty on the
 gains; tri-M adds the gate's cross-entropy against the task's domain. Neither of these two is divided
 (confirmed from code).
 """
@@ -36,7 +36,7 @@ PAPER_WATCH = Watch(log_every=10, checkpoint_every=250, validate_every=625)
 
 @dataclass(frozen=True, kw_only=True)
 class ModulatorSettings(TaskSettings):
-    """The defaults are the published ones of Simple CNAPS: 110,000 tasks, 16 an update."""
+    """The defaults are the published ones of Simple CNAPS: 110,000 tasks, 16 per update."""
 
     updates: int = 6_875
     tasks_per_update: int = 16

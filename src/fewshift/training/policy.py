@@ -1,4 +1,4 @@
-"""Training TA²-Net's policy: self-critical REINFORCE over the number of adapters a site.
+"""Training TA²-Net's policy: self-critical REINFORCE over the number of adapters per site.
 
 For a task the policy gives its greedy configuration g and a sampled one a. Both are tried: adapters alone
 (no last map) descend on the support set, and the difference of their query accuracies is the reward R of
@@ -6,7 +6,7 @@ having sampled. The loss is −R Σ_l log π_l(a_l), plus the support loss of th
 trains its own adapters. No critic, no discount, no entropy bonus.
 
 Confirmed from code (PRIS-CV/TA2-Net): all of this, Adadelta at 0.5 in the trials, Adam at 1e-4, the mean over
-as many tasks an update as there are domains, 10,000 tasks in all. Ours, where the release looks unintended:
+as many tasks per update as there are domains, 10,000 tasks in all. Ours, where the release looks unintended:
 greedy and sampled are tried for the same 10 steps (there 30 and 10, so a reward of 0 was never to be had),
 tasks are the protocol's (there always 5-way 1-shot), the best validated policy is kept (there the last).
 """

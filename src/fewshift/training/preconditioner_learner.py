@@ -30,7 +30,7 @@ class PreconditionerLearner:
     """M_1 .. M_K, each moved by the tasks of its own domain only.
 
     A domain without a task in an update keeps its M and its momentum as they are; with `stratified` tasks
-    that does not happen unless there are more domains than tasks an update.
+    that does not happen unless there are more domains than tasks per update.
     """
 
     kind, unit = "preconditioners", "tasks"

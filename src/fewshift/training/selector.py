@@ -28,7 +28,7 @@ from fewshift.training.task_learner import Judged, TaskLearner, TaskSettings
 from fewshift.training.tasks import ResidentTasks
 from fewshift.types import Episode
 
-CHUNK = 1024  # images a pass
+CHUNK = 1024  # images per pass
 PAPER_WATCH = Watch(log_every=50, checkpoint_every=1_000)
 
 
@@ -59,7 +59,7 @@ class TrainedSelector:
 class ExtractedDomain(ResidentDomain):
     """A domain whose images are read as the extractors' features of them, computed once."""
 
-    features: Tensor  # (n, k, d), a row an image
+    features: Tensor  # (n, k, d), one row per image
 
     def images(self, rows: Tensor) -> Tensor:  # (n,) -> (n, k, d)
         """The features of these images."""

@@ -21,7 +21,7 @@ class BackboneSettings:
     """Everything that decides an extractor. The defaults are the published ones of MDL and URL."""
 
     updates: int = 240_000
-    batches: Mapping[str, int] = field(default_factory=dict)  # images a step by domain, where not the default
+    batches: Mapping[str, int] = field(default_factory=dict)  # domain -> images per step, if not the default
     default_batch: int = 64
     rate: float = 0.03
     momentum: float = 0.9
@@ -128,7 +128,7 @@ class ClassifierSettings:
     inner: InnerLevel = field(default_factory=InnerLevel)
     auxiliary: float = 0.1
     cross_entropy: bool = True
-    width: int = 256  # filters a layer; of features, hidden units
+    width: int = 256  # filters per layer; of features, hidden units
     reads: Literal["images", "features"] = "images"  # features: of the backbone, see FeatureClassifier
     rate: float = 1e-3
     weight_decay: float = 7e-4

@@ -48,7 +48,7 @@ class UnderPolicy:
     meta_gradients: MetaGradients
 
     def __call__(self, jobs: Iterable[Job], inner: InnerLevel, starts: bool) -> Iterator[MetaGradient]:
-        """∂L_out/∂P of each job's own P, through r equal adapters a site."""
+        """∂L_out/∂P of each job's own P, through r equal adapters per site."""
         waiting: deque[Counts] = deque()
 
         def configured_jobs() -> Iterator[Job]:
