@@ -7,7 +7,7 @@ offers: go through the file of every class of the task up to the last record tha
 ones, decode them with Pillow, resize them with PyTorch; it works on one core. The others read ahead with two
 workers, as every command does. The readers take turns, a few tasks of every domain at a time and every turn
 thrice, of which the quickest counts: what else the machine does meets all of them and is mostly left out. The
-processor's time is told as well, because other work changes it less. Time and memory are those of all
+processor's time is given as well, because other work changes it less. Time and memory are those of all
 processes together; memory that they share counts once.
 """
 

@@ -1,4 +1,4 @@
-"""Seconds and memory of a fit on one's own images, each size in a fresh process.
+"""Seconds and memory of a fit on the user's own images, each size in a fresh process.
 
 fewshift bench fit --sizes 5,25,100,500 --json fit.json
 

@@ -37,7 +37,7 @@ NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 class ReaderLeft(Exception):
-    """Whoever was reading the output has seen enough."""
+    """The reader of the output has closed the pipe."""
 
 
 class Commands(TyperGroup):

@@ -1,4 +1,4 @@
-"""`fewshift evaluate --folder DIR`: a learning curve on one's own images, as tables, lines and a page."""
+"""`fewshift evaluate --folder DIR`: a learning curve on own images, as tables, lines and a page."""
 
 from __future__ import annotations
 

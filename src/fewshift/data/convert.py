@@ -2,7 +2,7 @@
 
 As Meta-Dataset's own conversion does it: a JPEG in RGB is stored byte for byte, anything else is stored as a
 JPEG of quality 75. An interrupted conversion goes on where it stopped; a finished one that is asked for again
-converts those classes anew whose images have changed since.
+converts again the classes whose images have changed since.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reading ahead: tasks equal to the serial ones, in the same order, while the consumer works.
 
 Tasks that come from files are read by processes, which write them into shared memory: threads would wait for
-the interpreter's lock a few hundred times per task. All others are read by threads, since whoever made their
-source may not have thought of other processes.
+the interpreter's lock a few hundred times per task. All others are read by threads, since their
+sources may not be made for several processes.
 """
 
 from __future__ import annotations

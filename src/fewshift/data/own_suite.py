@@ -1,4 +1,4 @@
-"""A suite of one's own in one small file.
+"""A user's own suite in one small file.
 
     {"name": "garden",
      "domains": {

@@ -132,7 +132,7 @@ def _together(images: Sequence[Pixels]) -> Iterator[Planes]:
     for (height, width, channels), group in groups.items():
         step = at_once(channels)
         for places in (group[start : start + step] for start in range(0, len(group), step)):
-            # All at once: each step by itself would hand the interpreter's lock to and fro between threads.
+            # All at once: one by one, threads would keep handing the interpreter's lock to each other.
             stacked = np.concatenate([images[place].reshape(1, height, width, channels) for place in places])
             yield Planes(places, np.ascontiguousarray(stacked.transpose(0, 3, 1, 2)))
 

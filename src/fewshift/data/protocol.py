@@ -122,7 +122,7 @@ STANDARDS: Mapping[str, Protocol] = {"varying": VARYING, "five-shot": FIVE_SHOT,
 
 
 def free(way: int | None = None, shot: int | None = None, query: int | None = None) -> Protocol:
-    """A setting of one's own: what is None is drawn as in the standard.
+    """A custom setting: what is None is drawn as in the standard.
 
     A fixed way takes its classes from the whole split, whatever alphabets or nodes they belong to.
 

@@ -37,7 +37,7 @@ def stamps(files: Iterable[Path]) -> bytes:
 
 
 def _files(source: ImageSource) -> Iterable[Path] | None:
-    """The files that hold the images; None where they are in memory, or nobody knows."""
+    """The files that hold the images; None where they are in memory, or it is not known."""
     if isinstance(source, RecordSource):
         return source.class_files()
     if isinstance(source, CachedSource):

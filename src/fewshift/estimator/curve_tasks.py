@@ -53,7 +53,7 @@ class CurvePlan:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A short hash of all names of classes and files: lines of another folder tell of other images."""
+        """A short hash of all names of classes and files: lines of another folder are about other images."""
         counts = self.domain.spec.images_per_class
         names = [self.file((c, i)) for c, count in enumerate(counts) for i in range(count)]
         return hashlib.sha256(json.dumps([self.domain.name, names]).encode()).hexdigest()[:16]

@@ -188,12 +188,12 @@ def _walk(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            if entry.resolve() not in above:  # a link back up would go round for ever
+            if entry.resolve() not in above:  # a link back up would never end
                 yield from _walk(entry, above)
         else:
             yield entry
 
 
 def _is_image(path: Path) -> bool:
-    """By its name; a link to nothing counts, so that whoever reads it says what is wrong."""
+    """By its name; a broken link counts, so that reading it says what is wrong."""
     return path.suffix.lower() in SUFFIXES and (path.is_file() or not path.exists())

@@ -133,7 +133,7 @@ def held_out_along(
     stops: Sequence[int],
     tick: Callable[[], None],
 ) -> Iterator[tuple[int, HeldOut]]:
-    """(steps taken, held-out cosines) at every stop, both folds abreast; the caller may stop listening."""
+    """(steps taken, held-out cosines) at every stop, both folds in step; the caller may stop early."""
     ways = []
     for fold in folds:
         part = Labelled(task.support.images[fold.kept], task.support.labels[fold.kept])

@@ -123,7 +123,7 @@ def run(
         def missing(domain: str, index: int) -> int:
             return sum(Key(name, domain, job.split, index) not in results.done for name in names)
 
-        # Domain by domain within a task number: wherever a run is stopped, all domains have come equally far.
+        # Domain by domain within a task number: when a run is stopped, all domains are equally far.
         todo = [
             (choice, i)
             for i in job.shard.indices(job.tasks)

@@ -140,7 +140,7 @@ class Remembered:
 
 
 def features_below(backbone: Backbone) -> Remembered:
-    """`below_last` of this backbone; whoever asks again for the features of a support set gets them at once.
+    """`below_last` of this backbone; a second request for the features of a support set is answered at once.
 
     One set is remembered, so that no method profits from another's work on a task.
     """

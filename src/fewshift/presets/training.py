@@ -98,7 +98,7 @@ def paper_policy(domains: Sequence[str]) -> Recipe[PolicySettings]:
 
 
 def quick_backbone(domains: Sequence[str]) -> Recipe[BackboneSettings]:
-    """About three minutes on two CPU cores at 42 pixels; its numbers are nobody's published ones."""
+    """About three minutes on two CPU cores at 42 pixels; its numbers are not published ones."""
     settings = BackboneSettings(
         updates=900,
         default_batch=max(8, 128 // len(domains)),
@@ -156,7 +156,7 @@ def quick_policy(domains: Sequence[str]) -> Recipe[PolicySettings]:
 def last_map_preconditioners(domains: Sequence[str]) -> Recipe[PreconditionerSettings]:
     """The last map alone on features, at order 2: starting values of rank 32, P of rank 16. Ours.
 
-    The rate of the starting values decides: ten times as fast they learn the training classes by heart.
+    The rate of the starting values decides: ten times as fast they memorise the training classes.
     """
     settings = PreconditionerSettings(
         updates=240,

@@ -1,4 +1,4 @@
-"""The same small computation on many tensors: those of one shape at once, so that a GPU is not fed crumbs."""
+"""The same small computation on many tensors: those of one shape at once, for the GPU's sake."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def _begin(
         state = replace(state, tensors={})
     else:
         state = Checkpoint(learner.kind, identity, 0, {})
-    team.wait()  # nobody cuts the log while another process still looks for the checkpoint
+    team.wait()  # the log is not cut while another process still looks for the checkpoint
     if team.leads:
         journal.sweep(folder, *([] if path.exists() else [BEST]))
         journal.cut(folder / LOG, state.step)

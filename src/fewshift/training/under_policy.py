@@ -2,7 +2,7 @@
 
 Stated in the paper: the r adapters of a site all take the same preconditioned steps, in training as at test.
 They are one matrix with a step divided by r (`fewshift.core.parallel`), which is a P divided by r: so this
-wraps whatever computes meta-gradients and changes what goes in and what comes out. Inferred: the policy was
+wraps what computes meta-gradients and changes what goes in and what comes out. Inferred: the policy was
 trained before and does not learn here.
 """
 

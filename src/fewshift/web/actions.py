@@ -163,7 +163,7 @@ def _paths(gallery: Sequence[tuple[str, str | None]] | None) -> list[Path]:
 
 
 def _answered(work: Callable[[], T], instead: Callable[[str], T]) -> T:
-    """Whatever goes wrong becomes a sentence on the page; what is our own fault goes to the terminal, too."""
+    """An error becomes a sentence on the page; one that is our own fault goes to the terminal, too."""
     try:
         return work()
     except FewshiftError as problem:

@@ -84,5 +84,5 @@ def _right(engine: Engine, task: Task, params: TaskParams) -> float | None:
 
 
 def _observable(engine: Engine) -> Engine:
-    """A captured graph calls nobody back, the folded engine does; their results are equal."""
+    """A captured graph has no callbacks, the folded engine has; their results are equal."""
     return choose_engine(engine.backbone, "folded") if isinstance(engine, GraphEngine) else engine

@@ -82,7 +82,7 @@ def package_of(family: str) -> str:
 
 
 def wobble(domain: str, character: str, family: str) -> tuple[float, ...]:
-    """Five numbers in [-1, 1) that belong to this image for ever."""
+    """Five numbers in [-1, 1) that depend on this image's name alone."""
     return tuple(2 * u - 1 for u in keyed_stream("glyph", domain, character, family).uniforms(5))
 
 
