@@ -73,9 +73,8 @@ def run_policy(wanted: MetaWanted) -> None:
         )
         about = about_run(recipe.settings, ready, wanted, trained.outcome)
         before = _without_rates(ready.kit, "ta2", "tsp_ta2")
-        others = {
-            name: own for name, own in before.parts.items() if name != UNDER_POLICY
-        }  # under the old one
+        # preconditioners that were trained under the old policy go
+        others = {name: own for name, own in before.parts.items() if name != UNDER_POLICY}
         kit = _with_part(replace(before, parts=others), PART, policy_part(trained.policy), about)
         sentence = f"trained a policy on {', '.join(ready.tasks.domains)}"
         finish(kit, kit_path, ready.team, f"{sentence}{skipped_note(trained.outcome)}")

@@ -69,9 +69,8 @@ def _threads(read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int) ->
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
     finally:
-        torch.set_num_threads(
-            torch.get_num_threads()
-        )  # for threads begun later, which inherit the last value
+        # threads that are begun later inherit the last value that was set
+        torch.set_num_threads(torch.get_num_threads())
 
 
 def _processes(read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int) -> Iterator[Episode]:

@@ -43,9 +43,7 @@ class PixelRule:
     std: Channels = (0.5, 0.5, 0.5)
     crop: float | None = None
     filter: Literal["bilinear", "bicubic"] = "bilinear"
-    rounded: bool = (
-        False  # protocol only: resized values become whole grey levels, as a cache of larger images has them
-    )
+    rounded: bool = False  # protocol only: resized values become whole grey levels, as some caches have them
 
     @property
     def name(self) -> str:

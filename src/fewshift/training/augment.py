@@ -148,9 +148,8 @@ def crop(images: Tensor, place: Tensor, pad: int) -> Tensor:  # (n, 3, h, w), (n
 
 
 def _value_and_chroma(images: Tensor) -> tuple[Tensor, Tensor]:  # (n, 3, h, w) -> (n, 1, h, w), (n, 1, h, w)
-    red, green, blue = torch.split(
-        images, 1, dim=1
-    )  # quicker than a reduction over three neighbours in memory
+    # quicker than a reduction over three neighbours in memory
+    red, green, blue = torch.split(images, 1, dim=1)
     value = torch.maximum(torch.maximum(red, green), blue)
     return value, value - torch.minimum(torch.minimum(red, green), blue)
 

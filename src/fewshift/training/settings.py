@@ -87,9 +87,7 @@ class PreconditionerSettings:
     momentum: float = 0.9
     weight_decay: float = 7e-4
     period: int = 2_500  # updates from one cosine restart to the next
-    normalise: bool = (
-        False  # give each site's gradient length 1: the outer signal is faint and short runs need more
-    )
+    normalise: bool = False  # each site's gradient gets length 1: it is faint, and short runs need more
     train_starts: bool = False  # learn theta_0 of each domain, too
     common_start: bool = False  # theta_0 of a domain is a value that all share and learn, plus its own
     start_rate: float = 1e-3  # of Adam: starting values are ours, and their sites differ much in scale

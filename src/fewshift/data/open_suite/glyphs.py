@@ -46,9 +46,7 @@ def scripts_source() -> Source:
 
 def _source(name: str, role: Role, origin: str) -> Source:
     classes = read_classes(name)
-    listed = [
-        fonts for split in SPLITS for fonts in classes[split].values()
-    ]  # [{script: [family, ...]}, ...]
+    listed = [fonts for split in SPLITS for fonts in classes[split].values()]  # script -> families, by class
     names = [c for split in SPLITS for c in classes[split]]
     pairs = {(script, f) for fonts in listed for script, families in fonts.items() for f in families}
 
