@@ -167,16 +167,21 @@ def matrix_product_rate(device: str, size: int = 0, precision: Precision = "floa
     return round(2 * size**3 / best / 1e12, 4)
 
 
-def peak_memory(name: str, size: int, width: int, image_size: int, steps: int = 2) -> int:
+def peak_memory(name: str, size: int, width: int, image_size: int) -> int:
     """Megabytes that a fresh CPU process needs at most while it adapts (Linux only)."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_peak_here, name, size, width, image_size, steps).result()
+        return pool.submit(_peak_here, name, size, width, image_size).result()
 
 
-def _peak_here(name: str, size: int, width: int, image_size: int, steps: int) -> int:
+def _peak_here(name: str, size: int, width: int, image_size: int) -> int:
     net = lived_in_net(width, image_size)
     task, _ = make_task(size, image_size, "cpu")
-    _adaptation(name, net, freeze(net), task, steps)()
+    _adaptation(name, net, freeze(net), task, steps=2)()
+    return peak_mb()
+
+
+def peak_mb() -> int:
+    """The most megabytes that this process has held so far (Linux only)."""
     # getrusage would do everywhere, but on Linux a child starts with its parent's peak.
     status = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) // 1024

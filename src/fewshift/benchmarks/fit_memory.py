@@ -12,12 +12,11 @@ import multiprocessing
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from fewshift.benchmarks.adapt import machine, matrix_product_rate
+from fewshift.benchmarks.adapt import machine, matrix_product_rate, peak_mb
 from fewshift.data.drawn.suite import drawn_domain
 from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.progress import Track, silent
@@ -77,8 +76,7 @@ def _peak_mb(device: str) -> int:
     """The most that this process has held so far, on the device where that is a GPU (else Linux only)."""
     if device.startswith("cuda"):
         return torch.cuda.max_memory_allocated(device) // 2**20
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) // 1024
+    return peak_mb()
 
 
 def line(row: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from PIL import Image, ImageFont
 
 from fewshift.data.domain import Role
-from fewshift.data.open_suite.archive import read_files
+from fewshift.data.open_suite.archive import read_file
 from fewshift.data.open_suite.drawing import png
 from fewshift.data.open_suite.source import Archives, Source, read_classes, spec_of
 from fewshift.data.random import keyed_stream
@@ -85,11 +85,7 @@ def wobble(domain: str, character: str, family: str) -> tuple[float, ...]:
 
 
 def _font_file(archives: Archives, script: str, family: str) -> bytes:
-    archive = archives[package_of(family)]
-    path = f"files/{family}-{script}-400-normal.woff2"
-    for _, content in read_files(archive, lambda p: p == path):
-        return content
-    raise DataError(f"{archive}: there is no {path} inside: delete the archive and fetch again")
+    return read_file(archives[package_of(family)], f"files/{family}-{script}-400-normal.woff2")
 
 
 def draw(glyphs: list[Glyph]) -> list[bytes]:
