@@ -36,7 +36,7 @@ from fewshift.types import Labelled, Task
 
 PUBLIC = "public"
 RATES = (0.05, 0.1)  # TSA's, adapters and last map
-QUERIES = 10  # a class
+QUERIES = 10  # per class
 REPEATS, LONG = 3, 10.0  # times, seconds
 Run: TypeAlias = Callable[[], Callable[[Tensor], Tensor]]  # adapts, and returns the adapted features
 

@@ -1,4 +1,4 @@
-"""Tasks a second of Algorithm 1 as it is run: tasks gathered on the device, meta-gradients, optimizer steps.
+"""Tasks per second of Algorithm 1 as it runs: tasks gathered on the device, meta-gradients, optimizer steps.
 
 fewshift bench meta --device cuda --width 64
 

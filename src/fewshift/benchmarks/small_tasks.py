@@ -1,4 +1,4 @@
-"""Tasks a second of many small tasks, one by one and together, against the public-style loop in the same run.
+"""Tasks per second of small tasks, one by one and together, against the public-style loop in the same run.
 
 fewshift bench small --device cuda --shots 1,5 --json small.json
 

@@ -1,4 +1,4 @@
-"""Class and file names are any text, and a terminal or a pipe may take less than that."""
+"""Printing and reading names that may be any text, where a terminal or a pipe takes less than that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TA²-Net's r adapters per site as one matrix: the collapse.
+"""TA²-Net's r adapters per site, collapsed into one matrix.
 
 A site with r adapters computes with their mean A = (1/r) Σ_j θ_j, so each gets the gradient G/r of G = ∂L/∂A.
 All start at the same values, so by induction all stay equal, to the bit, under any rule that treats

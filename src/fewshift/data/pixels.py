@@ -1,4 +1,4 @@
-"""Pixels: encoded bytes to RGB, and RGB to the tensor a network reads.
+"""RGB pixels to the tensor that a network reads.
 
 Two rules, named apart so that numbers are never mixed. The protocol rule is Meta-Dataset's: straight to
 84 x 84, bilinear with aligned corners, no antialias, no rounding, [-1, 1]. The practical rule is what most

@@ -1,4 +1,4 @@
-"""What a domain's images are now, so that nothing that was made from others is taken for theirs."""
+"""A hash of a domain's present images, so that what was made from earlier ones is not used for them."""
 
 from __future__ import annotations
 

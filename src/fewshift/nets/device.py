@@ -1,4 +1,4 @@
-"""A device by the name that a person gave."""
+"""The torch device that a user has named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several extractors of one architecture, one a training domain, as a part of a kit."""
+"""Several extractors of one architecture, one per training domain, as a part of a kit."""
 
 from __future__ import annotations
 

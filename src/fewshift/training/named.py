@@ -1,4 +1,4 @@
-"""Small sums over dictionaries of named tensors."""
+"""Copies, zeros, sums, lengths and fingerprints of dictionaries of named tensors."""
 
 from __future__ import annotations
 

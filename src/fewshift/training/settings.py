@@ -1,4 +1,4 @@
-"""What a run leaves to choose: one frozen value a stage, whose defaults are the published ones."""
+"""The settings of training runs: one frozen value per stage, whose defaults are the published ones."""
 
 from __future__ import annotations
 
