@@ -93,7 +93,7 @@ def _cached(domain: Domain, folder: Path) -> Domain:
 
 
 def _rounds(domains: Iterable[Domain], tasks: int) -> list[list[TaskPlan]]:
-    """One standard task of every domain's test split a round, `tasks` of them or a few more."""
+    """One standard task of every domain's test split per round, `tasks` of them or a few more."""
     choosable = []
     for domain in domains:
         try:

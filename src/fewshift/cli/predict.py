@@ -115,7 +115,7 @@ def _files(text: str) -> Iterator[Path]:
 
 
 class _Json:
-    """One object a line, at once."""
+    """One object per line, at once."""
 
     def row(self, found: Prediction, top: int) -> None:
         from fewshift.estimator.label_json import to_json
@@ -130,7 +130,7 @@ class _Json:
 
 
 class _Csv:
-    """A heading and a row an image, at once."""
+    """A heading and one row per image, at once."""
 
     def __init__(self, top: int) -> None:
         more = [f"{name}_{place}" for place in range(2, top + 1) for name in ("class", "probability")]

@@ -1,4 +1,4 @@
-"""The work behind the train commands that put a part into a kit: extractors, selector, flute, cnaps, trim."""
+"""The work behind the train commands that put a part into a kit: selector, flute, cnaps and trim."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What held-out support images say of an adaptation, along its whole way.
 
 Half of each class is held out in turn. The rest is adapted on as the whole would be, and after a few steps at
-a time the held-out half is compared with the prototypes: one descent a half gives the whole stopping curve,
+a time the held-out half is compared with the prototypes: one descent per half gives the whole stopping curve,
 and the honest cosines that calibration needs. Both together cost about one adaptation on the whole set.
 """
 

@@ -155,7 +155,7 @@ CSV_HEAD = ("board", "table", "group", "row", "column", "mean", "half_width", "n
 
 
 def csv_rows(board: str, table: Table) -> list[tuple[str, ...]]:
-    """One row a number, so that a script need not take a printed table apart."""
+    """One row per number, so that a script need not take a printed table apart."""
     return [
         (
             board,

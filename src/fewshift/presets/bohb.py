@@ -17,6 +17,6 @@ def paper_bohb(domains: Sequence[str]) -> Recipe[BackboneSettings]:
 
 
 def quick_bohb(domains: Sequence[str]) -> Recipe[BackboneSettings]:
-    """At most 450 updates a trial: about four minutes on two CPU cores."""
+    """At most 450 updates per trial: about four minutes on two CPU cores."""
     recipe = quick_backbone(domains)
     return replace(recipe, settings=replace(recipe.settings, updates=450, period=450))
