@@ -1,4 +1,4 @@
-"""The work behind the train commands that put a part into a kit: selector, flute, cnaps and trim."""
+"""The work behind the train commands that put a part into a kit: selector, flute, cnaps, trim and maml."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from fewshift.nets.extractors import extractors_of
 from fewshift.nets.kit import Kit, Part
 from fewshift.nets.tensor_file import join
 from fewshift.presets import baselines
+from fewshift.presets.maml import paper_maml, quick_maml
 from fewshift.presets.training import QUICK_TASKS, Recipe, changed
 from fewshift.progress import Track
 from fewshift.training.augment import Augmentation
@@ -33,6 +34,7 @@ from fewshift.training.blender import train_blender
 from fewshift.training.distributed import Team
 from fewshift.training.flute import train_template
 from fewshift.training.loop import Outcome
+from fewshift.training.maml import train_maml
 from fewshift.training.modulators import Which, train_modulator
 from fewshift.training.selector import train_selector
 from fewshift.training.tasks import ResidentTasks
@@ -75,9 +77,9 @@ def ready(wanted: Wanted) -> Iterator[Ready]:
         yield Ready(kit, held, device, team, track)
 
 
-def with_changes(recipe: Recipe[S], wanted: Wanted, changes: Mapping[str, Any]) -> Recipe[S]:
-    """The preset with the options in it; a shorter run has a shorter cosine."""
-    given = {name: value for name, value in changes.items() if value is not None}
+def with_changes(recipe: Recipe[S], wanted: Wanted, **more: Any) -> Recipe[S]:
+    """The preset with the options in it, and with `more`; a shorter run has a shorter cosine."""
+    given = {name: value for name, value in {**wanted.changes, **more}.items() if value is not None}
     period = getattr(recipe.settings, "period", None)
     if "updates" in given and period is not None:
         given["period"] = min(period, given["updates"])
@@ -100,7 +102,7 @@ def run_selector(wanted: Wanted) -> None:
     kit_path, folder = places(wanted.source.out, "selector")
     with ready(wanted) as found:
         make = baselines.quick_selector if wanted.quick else baselines.paper_selector
-        recipe = with_changes(make(), wanted, wanted.changes)
+        recipe = with_changes(make(), wanted)
         protocol = capped(QUICK_TASKS if wanted.quick else VARYING, wanted)
         trained = train_selector(
             extractors_of(found.kit),
@@ -123,7 +125,7 @@ def run_modulator(which: Which, wanted: Wanted) -> None:
     kit_path, folder = places(wanted.source.out, which)
     with ready(wanted) as found:
         make = baselines.quick_modulator if wanted.quick else baselines.paper_modulator
-        recipe = with_changes(make(which), wanted, wanted.changes)
+        recipe = with_changes(make(which), wanted)
         protocol = capped(QUICK_TASKS if wanted.quick else baselines.CNAPS_TASKS, wanted)
         trained = train_modulator(
             which,
@@ -141,15 +143,37 @@ def run_modulator(which: Which, wanted: Wanted) -> None:
         found.keep(kit_path, {name: trained.part}, info, f"trained {name} on {', '.join(found.held)}")
 
 
+def run_maml(rule: str, wanted: Wanted) -> None:
+    """Proto-MAML's weights and what a rule on top of it learns; the part is the rule's own."""
+    kit_path, folder = places(wanted.source.out, f"maml-{rule}")
+    with ready(wanted) as found:
+        names = tuple(found.held)
+        recipe = with_changes((quick_maml if wanted.quick else paper_maml)(rule, names), wanted)
+        protocol = capped(QUICK_TASKS if wanted.quick else VARYING, wanted)
+        trained = train_maml(
+            found.kit.backbone,
+            ResidentTasks(found.held, protocol),
+            recipe.settings,
+            folder,
+            watch=recipe.watch,
+            resume=wanted.run.resume,
+            track=found.track,
+            team=found.team,
+        )
+        info = {trained.method: about(recipe.settings, trained.outcome, protocol)}
+        sentence = f"trained {trained.method} on {', '.join(names)}"
+        found.keep(kit_path, {trained.method: trained.part}, info, sentence)
+
+
 def run_flute(wanted: Wanted, blender_changes: Mapping[str, Any]) -> None:
     """FLUTE's template with its FiLM, then its blender; each has its own folder in the run's."""
     kit_path, folder = places(wanted.source.out, "flute")
     with ready(wanted) as found:
         quick, kit = wanted.quick, found.kit
         template = baselines.quick_template() if quick else baselines.paper_template()
-        template = with_changes(template, wanted, wanted.changes)
+        template = with_changes(template, wanted)
         blender = baselines.quick_blender() if quick else baselines.paper_blender()
-        blender = with_changes(blender, wanted, blender_changes)
+        blender = with_changes(blender, replace(wanted, changes=blender_changes))
         varied = as_the_backbone_was(kit, template.settings.augmentation)
         template = replace(template, settings=replace(template.settings, **varied))
         blender = replace(blender, settings=replace(blender.settings, **varied))
