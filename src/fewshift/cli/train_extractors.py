@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from fewshift.cli.train_parts import Ready, about, as_the_backbone_was, ready, with_changes
-from fewshift.cli.train_shared import places
+from fewshift.cli.train_parts import Ready, as_the_backbone_was, ready, with_changes
+from fewshift.cli.train_shared import about, places
 from fewshift.cli.train_wanted import Wanted
 from fewshift.data.protocol import VARYING
 from fewshift.errors import FewshiftError

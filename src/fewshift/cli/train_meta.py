@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import typer
 
-from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched
+from fewshift.cli.train_shared import about, capped, finish, places, team_at, training_domains, watched
 from fewshift.cli.train_wanted import MetaWanted
 from fewshift.cli.words import words
 from fewshift.core.precond import FEW_ROWS
@@ -157,9 +157,7 @@ def prepared(wanted: MetaWanted, names: list[str] | None) -> Iterator[Ready]:
         if wanted.train_images is not None:
             domains = [at_most(domain, wanted.train_images) for domain in domains]
         rule = pixel_rule(kit)
-        protocol = PROTOCOLS[wanted.preset]
-        if wanted.support_cap is not None:
-            protocol = replace(protocol, max_support=wanted.support_cap)
+        protocol = capped(PROTOCOLS[wanted.preset], wanted.support_cap)
         splits: tuple[Split, ...] = ("train", "valid")
         if moves_only_the_last_map(kit):
             if wanted.needs_images:
@@ -206,15 +204,8 @@ def with_changes(recipe: Recipe[S], wanted: MetaWanted) -> Recipe[S]:
 
 def about_run(settings: S, ready: Ready, wanted: MetaWanted, outcome: Outcome) -> dict[str, Any]:
     """What a kit says of a run."""
-    return {
-        "settings": asdict(settings),
-        "classes": wanted.classes,
-        "tasks": ready.tasks.identity(),
-        "protocol": ready.tasks.protocol.to_dict(),
-        "updates_done": outcome.step,
-        "skipped_tasks": outcome.skipped,
-        "validation": None if outcome.best is None else asdict(outcome.best),
-    }
+    told = about(settings, outcome, ready.tasks.protocol)
+    return {**told, "classes": wanted.classes, "tasks": ready.tasks.identity()}
 
 
 def skipped_note(outcome: Outcome) -> str:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
-from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched
+from fewshift.cli.train_shared import about, capped, finish, places, team_at, training_domains, watched
 from fewshift.cli.train_wanted import Wanted
 from fewshift.cli.words import words
-from fewshift.data.protocol import VARYING, Protocol
+from fewshift.data.protocol import VARYING
 from fewshift.data.resident import ResidentDomain, resident
 from fewshift.data.subset import hold_out
 from fewshift.evaluation.pixel_rule import pixel_rule
@@ -33,7 +33,6 @@ from fewshift.training.augment import Augmentation
 from fewshift.training.blender import train_blender
 from fewshift.training.distributed import Team
 from fewshift.training.flute import train_template
-from fewshift.training.loop import Outcome
 from fewshift.training.maml import train_maml
 from fewshift.training.modulators import Which, train_modulator
 from fewshift.training.selector import train_selector
@@ -86,24 +85,13 @@ def with_changes(recipe: Recipe[S], wanted: Wanted, **more: Any) -> Recipe[S]:
     return changed(recipe, wanted.run.save_every, **given)
 
 
-def about(settings: Any, outcome: Outcome, protocol: Protocol | None = None) -> dict[str, Any]:
-    """What a kit says of a run."""
-    found = {
-        "settings": asdict(settings),
-        "updates_done": outcome.step,
-        "skipped_tasks": outcome.skipped,
-        "validation": None if outcome.best is None else asdict(outcome.best),
-    }
-    return found if protocol is None else {**found, "protocol": protocol.to_dict()}
-
-
 def run_selector(wanted: Wanted) -> None:
     """URT's heads, on the kit's extractors."""
     kit_path, folder = places(wanted.source.out, "selector")
     with ready(wanted) as found:
         make = baselines.quick_selector if wanted.quick else baselines.paper_selector
         recipe = with_changes(make(), wanted)
-        protocol = capped(QUICK_TASKS if wanted.quick else VARYING, wanted)
+        protocol = capped(QUICK_TASKS if wanted.quick else VARYING, wanted.support_cap)
         trained = train_selector(
             extractors_of(found.kit),
             found.held,
@@ -126,7 +114,7 @@ def run_modulator(which: Which, wanted: Wanted) -> None:
     with ready(wanted) as found:
         make = baselines.quick_modulator if wanted.quick else baselines.paper_modulator
         recipe = with_changes(make(which), wanted)
-        protocol = capped(QUICK_TASKS if wanted.quick else baselines.CNAPS_TASKS, wanted)
+        protocol = capped(QUICK_TASKS if wanted.quick else baselines.CNAPS_TASKS, wanted.support_cap)
         trained = train_modulator(
             which,
             found.kit.backbone,
@@ -149,7 +137,7 @@ def run_maml(rule: str, wanted: Wanted) -> None:
     with ready(wanted) as found:
         names = tuple(found.held)
         recipe = with_changes((quick_maml if wanted.quick else paper_maml)(rule, names), wanted)
-        protocol = capped(QUICK_TASKS if wanted.quick else VARYING, wanted)
+        protocol = capped(QUICK_TASKS if wanted.quick else VARYING, wanted.support_cap)
         trained = train_maml(
             found.kit.backbone,
             ResidentTasks(found.held, protocol),
@@ -207,11 +195,6 @@ def run_flute(wanted: Wanted, blender_changes: Mapping[str, Any]) -> None:
             "blender": about(blender.settings, second.outcome),
         }
         found.keep(kit_path, {FLUTE: part}, info, f"trained FLUTE on {', '.join(found.held)}")
-
-
-def capped(protocol: Protocol, wanted: Wanted) -> Protocol:
-    """The protocol with the support cap of the command line."""
-    return protocol if wanted.support_cap is None else replace(protocol, max_support=wanted.support_cap)
 
 
 def as_the_backbone_was(kit: Kit, otherwise: Augmentation) -> dict[str, Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import typer
@@ -13,11 +15,13 @@ from fewshift.cli.console import bars
 from fewshift.cli.evaluate_inputs import choose_device, open_domains
 from fewshift.data.domain import Domain
 from fewshift.data.pixels import PROTOCOL_84, PixelRule, practical
+from fewshift.data.protocol import Protocol
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import Kit, save_kit
 from fewshift.progress import Track
 from fewshift.training.distributed import Team, joined, repeat_to_the_bit
 from fewshift.training.interruption import Interrupted
+from fewshift.training.loop import Outcome
 
 
 def places(out: Path, stage: str) -> tuple[Path, Path]:
@@ -64,6 +68,22 @@ def training_domains(records: Path | None, suite: str | None, names: list[str], 
 def rule_for(size: int) -> PixelRule:
     """The protocol's pixels at 84, antialiased ones of the same range at any other size."""
     return PROTOCOL_84 if size == 84 else practical(size, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+
+
+def about(settings: Any, outcome: Outcome, protocol: Protocol | None = None) -> dict[str, Any]:
+    """What a kit says of a run."""
+    found = {
+        "settings": asdict(settings),
+        "updates_done": outcome.step,
+        "skipped_tasks": outcome.skipped,
+        "validation": None if outcome.best is None else asdict(outcome.best),
+    }
+    return found if protocol is None else {**found, "protocol": protocol.to_dict()}
+
+
+def capped(protocol: Protocol, cap: int | None) -> Protocol:
+    """The protocol with the support cap of the command line."""
+    return protocol if cap is None else replace(protocol, max_support=cap)
 
 
 def finish(kit: Kit, path: Path, team: Team, sentence: str) -> None:
