@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fewshift.methods.about import About
-from fewshift.methods.modulated import adapted_by_modulation, film_backbone
+from fewshift.methods.modulated import adapted_by_modulation
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.engine import Engine
-from fewshift.nets.film import block_norms, channels
+from fewshift.nets.film import block_norms, channels, film_backbone
 from fewshift.nets.kit import Kit
 from fewshift.nets.learned import loaded
 from fewshift.nets.modulators import CnapsModulator

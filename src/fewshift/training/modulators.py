@@ -8,7 +8,7 @@ gains; tri-M adds the gate's cross-entropy against the task's domain. Neither of
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -18,7 +18,7 @@ from torch import nn
 
 from fewshift.core.mahalanobis import class_gaussians, mahalanobis_logits
 from fewshift.nets.backbone import Backbone
-from fewshift.nets.film import FilmSites, block_norms, channels
+from fewshift.nets.film import block_norms, channels, film_backbone
 from fewshift.nets.kit import Part
 from fewshift.nets.modulators import CODE, CnapsModulator, Modulation, TriMModulator, gain_penalty
 from fewshift.nets.tensor_file import part
@@ -104,8 +104,7 @@ def train_modulator(
     """Meta-train Simple CNAPS's (`cnaps`) or tri-M's (`trim`) hyper-network for a frozen backbone."""
     modulator = new_modulator(which, backbone, len(tasks.domains), settings.code, settings.seed)
     modulator.to(backbone.device).train()
-    film = replace(backbone, adapters=FilmSites(block_norms()))
-    judge = task_judge(film, modulator, tasks.domains, settings)
+    judge = task_judge(film_backbone(backbone), modulator, tasks.domains, settings)
     numbers = ("cross_entropy",) if which == "cnaps" else ("cross_entropy", "gate", "domain_accuracy")
     learner = TaskLearner(which, dict(modulator.named_parameters()), judge, numbers, tasks, settings, team)
     identity = identity_of(settings, "updates", tasks=tasks.identity(), backbone=backbone.fingerprint())
