@@ -105,9 +105,9 @@ class Outcome:
     skipped: int
     counts: str = BEST
 
-    def checkpoint(self, which: str | None = None) -> Checkpoint:
+    def checkpoint(self) -> Checkpoint:
         """The state that counts: the best, or the last one where none was validated or that was asked for."""
-        path = self.folder / (which or self.counts)
+        path = self.folder / self.counts
         return load_checkpoint(path if path.exists() else self.folder / LAST)
 
 
