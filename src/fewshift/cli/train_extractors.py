@@ -20,7 +20,7 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.extractors import PART, extractors_part
 from fewshift.nets.kit import Kit, load_kit
 from fewshift.nets.resnet import ResNet18
-from fewshift.presets.bohb import PAPER_CONFIGURATIONS, QUICK_CONFIGURATIONS, paper_bohb, quick_bohb
+from fewshift.presets.baselines import PAPER_CONFIGURATIONS, QUICK_CONFIGURATIONS, paper_bohb, quick_bohb
 from fewshift.presets.training import QUICK_TASKS, Recipe, paper_backbone, quick_backbone
 from fewshift.training.backbone import train_backbone
 from fewshift.training.bohb import train_bohb

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from fewshift.nets.backbone import fingerprint_of
 from fewshift.nets.tensor_file import join
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 def owned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -37,6 +40,23 @@ def length(tensors: Iterable[Tensor]) -> Tensor:  # -> ()
     """The length of all tensors as one vector."""
     total: Tensor = torch.stack(list(torch._foreach_norm(list(tensors)))).norm()
     return total
+
+
+def together(
+    function: Callable[..., Tensor], *parts: Mapping[Name, Tensor]
+) -> dict[Name, Tensor]:  # name -> (m, n), as often as the function has arguments
+    """function(part[name], ...) for every name, called once for each shape on (k, m, n) stacks.
+
+    A GPU does the same small computation on many tensors of one shape at once.
+    """
+    groups: dict[tuple[torch.Size, ...], list[Name]] = {}
+    for name in parts[0]:
+        groups.setdefault(tuple(part[name].shape for part in parts), []).append(name)
+    found: dict[Name, Tensor] = {}
+    for names in groups.values():
+        results = function(*(torch.stack([part[name] for name in names]) for part in parts))
+        found |= dict(zip(names, results.unbind(), strict=True))
+    return {name: found[name] for name in parts[0]}
 
 
 def add_up(totals: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:

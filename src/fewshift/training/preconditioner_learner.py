@@ -13,12 +13,11 @@ from fewshift.core.spectrum import largest_eigenvalue_estimate, sharpest_and_non
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.tensor_file import join, part
-from fewshift.training.alike import together
 from fewshift.training.checkpoint import copy_into, restore_optimizers, tensors_of_optimizers
 from fewshift.training.distributed import Team
 from fewshift.training.loop import Metrics, Validation
 from fewshift.training.metagradients import Job, MetaGradients, only_finite
-from fewshift.training.named import add_up, length, owned, square_zeros, zeros
+from fewshift.training.named import add_up, length, owned, square_zeros, together, zeros
 from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.settings import PreconditionerSettings
 from fewshift.training.tasks import TaskSource, chosen_tasks, validation_addresses
