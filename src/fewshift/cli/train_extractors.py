@@ -64,10 +64,7 @@ def _trained(domain: str, wanted: Wanted, found: Ready, folder: Path) -> tuple[B
         recipe.settings,
         folder,
         protocol=protocol,
-        watch=recipe.watch,
-        resume=wanted.run.resume,
-        track=found.track,
-        team=found.team,
+        **found.session.options(recipe.watch),
     )
     return trained.backbone, about(recipe.settings, trained.outcome, protocol)
 
@@ -87,10 +84,7 @@ def run_bohb(wanted: Wanted, configurations: int | None, batch: int | None) -> N
             folder,
             configurations=configurations or (QUICK_CONFIGURATIONS if wanted.quick else PAPER_CONFIGURATIONS),
             protocol=QUICK_TASKS if wanted.quick else VARYING,
-            watch=recipe.watch,
-            resume=wanted.run.resume,
-            track=found.track,
-            team=found.team,
+            **found.session.options(recipe.watch),
         )
         best, tried = trained.searched.best, len(trained.searched.trials)
         info = {BOHB: {"settings": asdict(trained.settings), "trials": tried, "score": best.score}}

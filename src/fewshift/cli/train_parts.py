@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-
-from fewshift.cli.train_shared import about, capped, finish, places, team_at, training_domains, watched
+from fewshift.cli.train_shared import Session, about, capped, finish, places, session_of, training_domains
 from fewshift.cli.train_wanted import Wanted
 from fewshift.cli.words import words
 from fewshift.data.protocol import VARYING
@@ -28,10 +26,8 @@ from fewshift.nets.tensor_file import join
 from fewshift.presets import baselines
 from fewshift.presets.maml import paper_maml, quick_maml
 from fewshift.presets.training import QUICK_TASKS, Recipe, changed
-from fewshift.progress import Track
 from fewshift.training.augment import Augmentation
 from fewshift.training.blender import train_blender
-from fewshift.training.distributed import Team
 from fewshift.training.flute import train_template
 from fewshift.training.maml import train_maml
 from fewshift.training.modulators import Which, train_modulator
@@ -47,33 +43,30 @@ class Ready:
 
     kit: Kit
     held: Mapping[str, ResidentDomain]
-    device: torch.device
-    team: Team
-    track: Track
+    session: Session
 
     def keep(self, path: Path, parts: Mapping[str, Part], info: Mapping[str, Any], sentence: str) -> None:
         """Write the kit with these parts, beside those it had."""
         kit = self.kit.to("cpu")
         kit = replace(kit, parts={**kit.parts, **parts}, info={**kit.info, **info})
-        finish(kit, path, self.team, sentence)
+        finish(kit, path, self.session, sentence)
 
 
 @contextmanager
 def ready(wanted: Wanted) -> Iterator[Ready]:
     """Everything a run reads. Classes that the kit's backbone was not shown are not shown here either."""
-    with team_at(wanted.run.device, wanted.run.exact) as (team, device):
-        track = watched(wanted.run.quiet, team)
-        _, kit = find_kit(wanted.source.kit, device)
+    with session_of(wanted.run) as session:
+        _, kit = find_kit(wanted.source.kit, session.device)
         rule, held = pixel_rule(kit), {}
         kept_back = kit.info.get("backbone", {}).get("hold_out", {})
         for domain in training_domains(
-            wanted.source.records, wanted.source.suite, words(wanted.domains), track
+            wanted.source.records, wanted.source.suite, words(wanted.domains), session.track
         ):
             shown = domain
             if kept_back.get("fraction"):
                 shown = hold_out(domain, kept_back["fraction"], kept_back["seed"])[0]
-            held[domain.name] = resident(shown, rule, device, ("train", "valid"), track)
-        yield Ready(kit, held, device, team, track)
+            held[domain.name] = resident(shown, rule, session.device, ("train", "valid"), session.track)
+        yield Ready(kit, held, session)
 
 
 def with_changes(recipe: Recipe[S], wanted: Wanted, **more: Any) -> Recipe[S]:
@@ -98,10 +91,7 @@ def run_selector(wanted: Wanted) -> None:
             recipe.settings,
             folder,
             protocol=protocol,
-            watch=recipe.watch,
-            resume=wanted.run.resume,
-            track=found.track,
-            team=found.team,
+            **found.session.options(recipe.watch),
         )
         info = {"selector": about(recipe.settings, trained.outcome, protocol)}
         names = ", ".join(trained.part.settings["domains"])
@@ -121,10 +111,7 @@ def run_modulator(which: Which, wanted: Wanted) -> None:
             ResidentTasks(found.held, protocol),
             recipe.settings,
             folder,
-            watch=recipe.watch,
-            resume=wanted.run.resume,
-            track=found.track,
-            team=found.team,
+            **found.session.options(recipe.watch),
         )
         name = SIMPLE_CNAPS if which == "cnaps" else TRIM
         info = {name: about(recipe.settings, trained.outcome, protocol)}
@@ -143,10 +130,7 @@ def run_maml(rule: str, wanted: Wanted) -> None:
             ResidentTasks(found.held, protocol),
             recipe.settings,
             folder,
-            watch=recipe.watch,
-            resume=wanted.run.resume,
-            track=found.track,
-            team=found.team,
+            **found.session.options(recipe.watch),
         )
         info = {trained.method: about(recipe.settings, trained.outcome, protocol)}
         sentence = f"trained {trained.method} on {', '.join(names)}"
@@ -172,19 +156,10 @@ def run_flute(wanted: Wanted, blender_changes: Mapping[str, Any]) -> None:
             template.settings,
             folder / "template",
             protocol=protocol,
-            watch=template.watch,
-            resume=wanted.run.resume,
-            track=found.track,
-            team=found.team,
+            **found.session.options(template.watch),
         )
         second = train_blender(
-            found.held,
-            blender.settings,
-            folder / "blender",
-            watch=blender.watch,
-            resume=wanted.run.resume,
-            track=found.track,
-            team=found.team,
+            found.held, blender.settings, folder / "blender", **found.session.options(blender.watch)
         )
         part = Part(
             {**first.tensors, **join({"blender": second.tensors})},

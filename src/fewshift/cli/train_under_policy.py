@@ -42,17 +42,14 @@ def run_under_policy(wanted: MetaWanted) -> None:
             ready.tasks,
             recipe.settings,
             folder,
-            watch=recipe.watch,
-            resume=wanted.run.resume,
             meta_gradients=best_meta_gradients(ready.kit.backbone, precision_named(wanted.precision)),
-            track=ready.track,
-            team=ready.team,
+            **ready.session.options(recipe.watch),
         )
         part = preconditioner_part(trained.preconditioners)
         about = about_run(recipe.settings, ready, wanted, trained.outcome)
         kit = _with_part(_without_rates(ready.kit, "tsp_ta2"), UNDER_POLICY, part, about)
         sentence = f"trained preconditioners of {', '.join(domains)} under the policy"
-        finish(kit, kit_path, ready.team, f"{sentence}{skipped_note(trained.outcome)}")
+        finish(kit, kit_path, ready.session, f"{sentence}{skipped_note(trained.outcome)}")
 
 
 def run_policy(wanted: MetaWanted) -> None:
@@ -62,14 +59,7 @@ def run_policy(wanted: MetaWanted) -> None:
         make = quick_policy if wanted.quick else paper_policy
         recipe = with_changes(make(ready.tasks.domains), wanted)
         trained = train_policy(
-            ready.kit.backbone,
-            ready.tasks,
-            recipe.settings,
-            folder,
-            watch=recipe.watch,
-            resume=wanted.run.resume,
-            track=ready.track,
-            team=ready.team,
+            ready.kit.backbone, ready.tasks, recipe.settings, folder, **ready.session.options(recipe.watch)
         )
         about = about_run(recipe.settings, ready, wanted, trained.outcome)
         before = _without_rates(ready.kit, "ta2", "tsp_ta2")
@@ -77,7 +67,7 @@ def run_policy(wanted: MetaWanted) -> None:
         others = {name: own for name, own in before.parts.items() if name != UNDER_POLICY}
         kit = _with_part(replace(before, parts=others), PART, policy_part(trained.policy), about)
         sentence = f"trained a policy on {', '.join(ready.tasks.domains)}"
-        finish(kit, kit_path, ready.team, f"{sentence}{skipped_note(trained.outcome)}")
+        finish(kit, kit_path, ready.session, f"{sentence}{skipped_note(trained.outcome)}")
 
 
 def _without_rates(kit: Kit, *methods: str) -> Kit:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypedDict
 
 import torch
 from torch import Tensor
@@ -93,6 +93,15 @@ class Watch:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise FewshiftError(f"training: {name} is {value}: give 1 or more")
+
+
+class RunOptions(TypedDict):
+    """What every training function takes beside what it learns from, and hands on to `run`."""
+
+    watch: Watch
+    resume: bool
+    track: Track
+    team: Team
 
 
 @dataclass(frozen=True)
