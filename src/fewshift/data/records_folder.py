@@ -14,11 +14,7 @@ from fewshift.progress import Track, silent
 
 
 def open_domain(
-    folder: Path,
-    entry: SuiteEntry | None = None,
-    *,
-    prepare: bool = True,
-    track: Track = silent,
+    folder: Path, entry: SuiteEntry | None = None, *, prepare: bool = True, track: Track = silent
 ) -> Domain:
     """The domain in this folder; its role and origin come from `entry`, else from the suite around it.
 
@@ -34,11 +30,7 @@ def open_domain(
 
 
 def open_records(
-    root: Path,
-    names: Collection[str] | None = None,
-    *,
-    prepare: bool = True,
-    track: Track = silent,
+    root: Path, names: Collection[str] | None = None, *, prepare: bool = True, track: Track = silent
 ) -> list[Domain]:
     """The domains below this folder, or those named, in the order of `suite.json` or of Meta-Dataset."""
     folders: dict[str, Path] = {}
