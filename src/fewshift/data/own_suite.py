@@ -85,13 +85,11 @@ def _open(fields: Fields, base: Path, name: str, values: Any, track: Track) -> D
             fields.refuse(f"{name} has a `split`, but records bring their own: remove it")
         domain = open_domain(path, SuiteEntry(role, Provenance(**texts)), track=track)
         return replace(domain, spec=replace(domain.spec, name=name))
-    split = _split(fields, base, name, values["split"]) if "split" in values else _usual(role)
+    split: ClassSplit = DrawnSplit() if role == "seen" else ALL_TEST
+    if "split" in values:
+        split = _split(fields, base, name, values["split"])
     provenance = Provenance(**{"origin": path.name, **texts})
     return folder_domain(path, name, split=split, role=role, provenance=provenance)
-
-
-def _usual(role: Role) -> ClassSplit:
-    return DrawnSplit() if role == "seen" else ALL_TEST
 
 
 def _split(fields: Fields, base: Path, name: str, value: Any) -> ClassSplit:
