@@ -17,7 +17,7 @@ from fewshift.data.example_batch import Flags, Places
 from fewshift.data.tfrecord import BAD_LENGTH, Fault, Frames, bad_contents, bad_labels, bad_lengths
 
 WINDOW = 4 * 2**20
-MAX_FAULTS = 100  # a file; more would say nothing new
+MAX_FAULTS = 100  # per file; more would say nothing new
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from fewshift.types import SPLITS, Split
 
 T = TypeVar("T")
 
-MAX_IMAGES = 10**8  # a class; the largest official one has 340,029
+MAX_IMAGES = 10**8  # per class; the largest official one has 340,029
 MAX_NAME = 1000  # characters
 SPLIT_KEYS: Mapping[Split, str] = {"train": "TRAIN", "valid": "VALID", "test": "TEST"}
 

@@ -20,7 +20,7 @@ from fewshift.data.random import keyed_stream
 from fewshift.errors import DataError, FewshiftError
 
 SHOTS = (1, 2, 5, 10)
-QUERIES = 10  # a class, where its shots leave so many
+QUERIES = 10  # per class, where its shots leave so many
 MOST_CLASSES = 20  # of a task, unless asked for more
 
 

@@ -45,7 +45,7 @@ class BlenderSettings:
     code: int = 64  # filters per layer
     augmentation: Augmentation = field(default_factory=Augmentation)
     never_mirrored: tuple[str, ...] = ()  # domains that a mirroring augmentation leaves alone
-    validation_sets: int = 25  # a domain; 0 for no validation
+    validation_sets: int = 25  # per domain; 0 for no validation
     seed: int = 0
 
     def __post_init__(self) -> None:

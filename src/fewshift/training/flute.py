@@ -61,7 +61,7 @@ class TemplateSettings:
     start: Literal["fresh", "backbone"] = "fresh"  # backbone: go on from the kit's, which is not FLUTE's way
     augmentation: Augmentation = field(default_factory=Augmentation)
     never_mirrored: tuple[str, ...] = ()  # domains that a mirroring augmentation leaves alone
-    validation_tasks: int = 75  # a domain; 0 for no validation
+    validation_tasks: int = 75  # per domain; 0 for no validation
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -57,7 +57,7 @@ class PolicySettings:
     sampling: Sampling = "stratified"
     split: Split = "train"
     validation_split: Split = "valid"
-    validation_tasks: int = 50  # a domain; 0 for no validation
+    validation_tasks: int = 50  # per domain; 0 for no validation
     validation_steps: int = 40
     validation_rates: tuple[float, float] = (0.05, 0.1)  # adapters, last map: the test rates of seen domains
     seed: int = 0

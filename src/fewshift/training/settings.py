@@ -33,7 +33,7 @@ class BackboneSettings:
     width: int = 64
     stem_padding: int = 2
     precision: Literal["float32", "bfloat16"] = "float32"  # of activations; weights are always float32
-    validation_tasks: int = 300  # a domain; 0 for no validation
+    validation_tasks: int = 300  # per domain; 0 for no validation
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ class PreconditionerSettings:
     sampling: Sampling = "stratified"
     split: Split = "train"  # whose classes the tasks are made of
     validation_split: Split = "valid"
-    validation_tasks: int = 50  # a domain; 0 for no validation
+    validation_tasks: int = 50  # per domain; 0 for no validation
     validation_steps: int = 40
     validation_rates: tuple[float, float] = (0.05, 0.30)  # adapters, last map: the test rates of seen domains
     spectrum_every: int = 50  # steps between looks at the largest eigenvalue
@@ -134,7 +134,7 @@ class ClassifierSettings:
     sampling: Sampling = "stratified"
     split: Split = "train"
     validation_split: Split = "valid"
-    validation_tasks: int = 20  # a domain; 0 for no validation
+    validation_tasks: int = 20  # per domain; 0 for no validation
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -39,7 +39,7 @@ class TaskSettings:
     favourite: str | None = None  # this domain gives half of the tasks
     split: Split = "train"
     validation_split: Split = "valid"
-    validation_tasks: int = 20  # a domain; 0 for no validation
+    validation_tasks: int = 20  # per domain; 0 for no validation
     seed: int = 0
 
     def __post_init__(self) -> None:
