@@ -1,4 +1,4 @@
-"""What a user can get wrong, said in one sentence.
+"""The errors that a user can cause, each one sentence.
 
 Every error a user can cause is a `FewshiftError` whose message names the file, class or value and the remedy.
 The command line prints that sentence and exits with code 2; a traceback is a bug in Fewshift.

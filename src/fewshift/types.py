@@ -45,7 +45,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Address:
-    """The name of a task for ever: under one protocol it gives the same images on every machine."""
+    """The permanent name of a task: under one protocol it gives the same images on every machine."""
 
     seed: int
     domain: str

@@ -12,7 +12,7 @@ from npm_packages import packed
 from PIL import ImageFont
 from png_pixels import pixels
 
-from fewshift.data.open_suite import emoji, glyphs, icons
+from fewshift.data.open_suite import glyphs, icons
 from fewshift.data.open_suite.iconify import read_icon_set
 from fewshift.data.open_suite.source import read_classes
 from fewshift.errors import DataError
@@ -39,7 +39,7 @@ class TestIcons:
 
     def test_an_icon_is_drawn_in_its_box_on_white(self, tmp_path: Path) -> None:
         found = read_icon_set(self.icon_set(tmp_path))
-        drawn = pixels(emoji.draw([found.svg("half", 20)])[0])
+        drawn = pixels(icons.draw_coloured([found.svg("half", 20)])[0])
         assert drawn.shape == (20, 20, 3)
         assert (drawn[2:9] == (255, 0, 0)).all()
         assert (drawn[11:] == 255).all()
@@ -49,14 +49,14 @@ class TestIcons:
         assert found.svg("demi", 20) == found.svg("half", 20)
 
     def test_what_is_not_square_is_centred(self, tmp_path: Path) -> None:
-        drawn = pixels(icons.draw([read_icon_set(self.icon_set(tmp_path)).svg("wide", 40)])[0])
+        drawn = pixels(icons.draw_black([read_icon_set(self.icon_set(tmp_path)).svg("wide", 40)])[0])
         assert drawn.shape == (40, 40)
         assert (drawn[17:23] == 0).all()  # currentColor is black
         assert (drawn[:14] == 255).all()
         assert (drawn[26:] == 255).all()
 
     def test_an_offset_box_is_respected(self, tmp_path: Path) -> None:
-        drawn = pixels(icons.draw([read_icon_set(self.icon_set(tmp_path)).svg("moved", 20)])[0])
+        drawn = pixels(icons.draw_black([read_icon_set(self.icon_set(tmp_path)).svg("moved", 20)])[0])
         assert (drawn == 255).all()  # the red half lies above the box
 
     @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ class TestIcons:
             archives[f"@iconify-json/{icon_set}"] = packed(
                 tmp_path / f"{icon_set}.tgz", {"icons.json": content}
             )
-        job_of = emoji.source().open(archives)
-        spec = emoji.source().spec
+        job_of = icons.emoji_source().open(archives)
+        spec = icons.emoji_source().spec
         assert [len(job_of(c)) for c in range(spec.classes)] == list(spec.images_per_class)
         train = list(classes["train"].values())
         assert all(f"{s} {i}-->" in svg for svg, (s, i) in zip(job_of(7), train[7].items(), strict=True))

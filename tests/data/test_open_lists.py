@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fewshift.data.open_suite import emoji, glyphs, quickdraw
+from fewshift.data.open_suite import glyphs, icons, quickdraw
 from fewshift.data.open_suite.packages import pinned
 from fewshift.data.open_suite.sources import sources
 from fewshift.data.suites import data_folder, open_suite
@@ -64,7 +64,7 @@ class TestLists:
         assert not set(one.spec.class_names) & set(other.spec.class_names)
 
     def test_emoji_has_one_set_a_family_of_drawings(self) -> None:
-        sets = {package.removeprefix("@iconify-json/") for package in emoji.source().packages}
+        sets = {package.removeprefix("@iconify-json/") for package in icons.emoji_source().packages}
         assert len(sets) == 9
         assert not sets & {"fluent-emoji", "fluent-emoji-high-contrast", "emojione-monotone"}
 

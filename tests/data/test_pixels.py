@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
-from fewshift.data.pixels import (
-    PROTOCOL_84,
-    PROTOCOL_84_ROUNDED,
-    PixelRule,
-    decode,
-    practical,
-    prepare,
-)
+from fewshift.data.decoding import decode
+from fewshift.data.pixels import PROTOCOL_84, PROTOCOL_84_ROUNDED, PixelRule, practical, prepare
 
 Pixels = NDArray[np.uint8]
 

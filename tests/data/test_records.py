@@ -13,8 +13,8 @@ import pytest
 from record_items import everything
 from small_records import images_of, png, small_domain
 
+from fewshift.data.decoding import decode
 from fewshift.data.descriptors import Descriptors, read_at
-from fewshift.data.pixels import decode
 from fewshift.data.records import RecordSource
 from fewshift.data.records_folder import open_domain
 from fewshift.data.spec import Spec

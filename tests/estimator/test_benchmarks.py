@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fewshift as fs
-from fewshift.benchmarks import fit_memory, own_images
+from fewshift.benchmarks import adapt, fit_memory, own_images
 from fewshift.benchmarks.even_batches import most_together
 from fewshift.benchmarks.own_summary import table
 from fewshift.benchmarks.own_tasks import draw, sources
@@ -98,7 +98,7 @@ def test_time_and_memory_of_a_fit_are_measured(kit_file: Path) -> None:
 def test_sizes_and_memory_of_a_fit(kit_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(fs.FewshiftError, match="one of the sizes is 1: a fit takes two images at least"):
         fit_memory.run((5, 1))
-    monkeypatch.setattr(fit_memory, "STATUS", tmp_path / "not on this system")
+    monkeypatch.setattr(adapt, "STATUS", tmp_path / "not on this system")
     row = fit_memory._measured(2, str(kit_file), "ncc", "cpu")
     assert row["peak_mb"] is None
     assert fit_memory.line(row).endswith("ms a prediction")

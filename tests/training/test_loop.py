@@ -272,4 +272,4 @@ def test_the_last_state_counts_where_it_is_asked_for(tmp_path: Path) -> None:
     last = walk(tmp_path / "last", watch=watch)
     assert last.best is not None
     assert (last.best.step, last.checkpoint().step) == (10, 20)
-    assert last.checkpoint(BEST).step == 10
+    assert load_checkpoint(last.folder / BEST).step == 10

@@ -36,7 +36,8 @@ from fewshift.types import Labelled, Task
 
 PUBLIC = "public"
 RATES = (0.05, 0.1)  # TSA's, adapters and last map
-QUERIES = 10  # a class
+QUERIES = 10  # per class
+STATUS = Path("/proc/self/status")
 REPEATS, LONG = 3, 10.0  # times, seconds
 Run: TypeAlias = Callable[[], Callable[[Tensor], Tensor]]  # adapts, and returns the adapted features
 
@@ -167,19 +168,26 @@ def matrix_product_rate(device: str, size: int = 0, precision: Precision = "floa
     return round(2 * size**3 / best / 1e12, 4)
 
 
-def peak_memory(name: str, size: int, width: int, image_size: int, steps: int = 2) -> int:
+def peak_memory(name: str, size: int, width: int, image_size: int) -> int | None:
     """Megabytes that a fresh CPU process needs at most while it adapts (Linux only)."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_peak_here, name, size, width, image_size, steps).result()
+        return pool.submit(_peak_here, name, size, width, image_size).result()
 
 
-def _peak_here(name: str, size: int, width: int, image_size: int, steps: int) -> int:
+def _peak_here(name: str, size: int, width: int, image_size: int) -> int | None:
     net = lived_in_net(width, image_size)
     task, _ = make_task(size, image_size, "cpu")
-    _adaptation(name, net, freeze(net), task, steps)()
+    _adaptation(name, net, freeze(net), task, steps=2)()
+    return peak_mb()
+
+
+def peak_mb() -> int | None:
+    """The most megabytes that this process has held so far; None where the system does not say."""
     # getrusage would do everywhere, but on Linux a child starts with its parent's peak.
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) // 1024
+    if not STATUS.is_file():
+        return None
+    lines = STATUS.read_text().splitlines()
+    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM")), None)
 
 
 def _turns(
@@ -241,7 +249,7 @@ def table(outcome: dict[str, Any]) -> str:
     """The results for people."""
     lines = [json.dumps(outcome["machine"])]
     for row in outcome["results"]:
-        extra = f"  {row['peak_mb']} MB" if "peak_mb" in row else ""
+        extra = f"  {row['peak_mb']} MB" if row.get("peak_mb") else ""
         lines.append(
             f"{row['size']:>5} images  {row['engine']:<8} {row['precision']:<8} {row['seconds']:>8.3f} s  "
             f"{row['ratio']:>6.2f}x  "

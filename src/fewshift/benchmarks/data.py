@@ -1,4 +1,4 @@
-"""Tasks a second from the cache, from encoded records and by streaming class files, on the same tasks.
+"""Tasks per second from the cache, from encoded records and by streaming class files, on the same tasks.
 
     fewshift bench data --records RECORDS --tasks 64
 
@@ -6,8 +6,8 @@ RECORDS is a folder of converted domains. Prints one JSON object. The streaming 
 offers: go through the file of every class of the task up to the last record that is wanted, keep the planned
 ones, decode them with Pillow, resize them with PyTorch; it works on one core. The others read ahead with two
 workers, as every command does. The readers take turns, a few tasks of every domain at a time and every turn
-thrice, of which the quickest counts: what else the machine does meets all of them and is mostly left out. The
-processor's time is told as well, because other work changes it less. Time and memory are those of all
+three times, of which the quickest counts: other work on the machine meets all of them and is mostly left out.
+The processor's time is given as well, because other work changes it less. Time and memory are those of all
 processes together; memory that they share counts once.
 """
 
@@ -93,7 +93,7 @@ def _cached(domain: Domain, folder: Path) -> Domain:
 
 
 def _rounds(domains: Iterable[Domain], tasks: int) -> list[list[TaskPlan]]:
-    """One standard task of every domain's test split a round, `tasks` of them or a few more."""
+    """One standard task of every domain's test split per round, `tasks` of them or a few more."""
     choosable = []
     for domain in domains:
         try:

@@ -1,4 +1,4 @@
-"""Seconds and memory of a fit on one's own images, each size in a fresh process.
+"""Seconds and memory of a fit on the user's own images, each size in a fresh process.
 
 fewshift bench fit --sizes 5,25,100,500 --json fit.json
 
@@ -12,12 +12,11 @@ import multiprocessing
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from fewshift.benchmarks.adapt import machine, matrix_product_rate
+from fewshift.benchmarks.adapt import machine, matrix_product_rate, peak_mb
 from fewshift.data.drawn.suite import drawn_domain
 from fewshift.errors import FewshiftError
 from fewshift.estimator.classifier import FewShotClassifier
@@ -25,7 +24,6 @@ from fewshift.progress import Track, silent
 
 WAY = 5
 QUERIES = 32
-STATUS = Path("/proc/self/status")
 
 
 def run(
@@ -81,10 +79,7 @@ def _peak_mb(device: str) -> int | None:
     """The most that this process has held so far, on the device where that is a GPU (else Linux only)."""
     if device.startswith("cuda"):
         return torch.cuda.max_memory_allocated(device) // 2**20
-    if not STATUS.is_file():
-        return None
-    lines = STATUS.read_text().splitlines()
-    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM")), None)
+    return peak_mb()
 
 
 def line(row: dict[str, Any]) -> str:

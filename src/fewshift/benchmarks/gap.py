@@ -2,7 +2,7 @@
 
 fewshift bench gap --size 350 --device cuda --json gap.json
 
-The TSP paper gives 14.2 s a task for GAP and 1.1 s for TSP on one RTX 3090: 13 times as much. Both methods
+The TSP paper gives 14.2 s per task for GAP and 1.1 s for TSP on one RTX 3090: 13 times as much. Both methods
 run here as they are evaluated: TSP takes 40 steps on its adapters, by the engine that is written down
 ("plain", as public code does it) and by the fastest; GAP takes 10 steps on all kernels, with an SVD of every
 kernel's gradient, with eigenvectors instead (the same numbers), and in its approximate form. Nothing is

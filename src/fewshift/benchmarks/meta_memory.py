@@ -1,4 +1,4 @@
-"""Memory and time of the meta-gradient against the number of inner steps, one process a measurement.
+"""Memory and time of the meta-gradient against the number of inner steps, one process per measurement.
 
     python -m fewshift.benchmarks.meta_memory                                   # a narrow network on the CPU
     python -m fewshift.benchmarks.meta_memory --device cuda --width 64 --support 300 --query 100

@@ -1,8 +1,8 @@
-"""Tasks a second of Algorithm 1 as it is run: tasks gathered on the device, meta-gradients, optimizer steps.
+"""Tasks per second of Algorithm 1 as it runs: tasks gathered on the device, meta-gradients, optimizer steps.
 
 fewshift bench meta --device cuda --width 64
 
-The images are random. Tasks have at most 20 ways, 120 support images and 5 queries a class.
+The images are random. Tasks have at most 20 ways, 120 support images and 5 queries per class.
 """
 
 from __future__ import annotations

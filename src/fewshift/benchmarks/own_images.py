@@ -60,7 +60,7 @@ def run(
     track: Track = silent,
     seconds: float = math.inf,
 ) -> dict[str, Any]:
-    """`tasks` tasks of every domain with each number of shots: a row a task, and the differences.
+    """`tasks` tasks of every domain with each number of shots: one row per task, and the differences.
 
     After so many seconds no more fits are begun; the rows say how many there were.
     """

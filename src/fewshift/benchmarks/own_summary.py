@@ -44,7 +44,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
 
 
 def table(outcome: dict[str, Any]) -> str:
-    """The differences for people: a row a domain, with each number of shots in a column."""
+    """The differences for people: one row per domain, with each number of shots in a column."""
     shots = list(outcome["shots"])
     heads = "".join(f"{k + ' shot' + 's' * (k != '1'):>15}" for k in shots)
     lines = [f"{'domain':<16} {'tasks':>5} {'fit':>7} {'ncc':>7}   difference{heads}"]

@@ -27,7 +27,7 @@ from fewshift.training.features import FeatureDomain, featured
 from fewshift.types import Split
 
 WAY = 5
-QUERIES = 10  # a class
+QUERIES = 10  # per class
 READERS = 8  # threads that decode
 
 

@@ -18,9 +18,9 @@ import numpy as np
 
 from fewshift.benchmarks.data import result
 from fewshift.data import crc32c
+from fewshift.data.decoding import decode
 from fewshift.data.domain import Item, Pixels
 from fewshift.data.example import encode_example
-from fewshift.data.pixels import decode
 from fewshift.data.records import RecordSource
 from fewshift.data.records_folder import domain_folders
 from fewshift.data.scan import scan_files
@@ -73,7 +73,7 @@ def _write_files(folder: Path, record_bytes: int, total: int, files: int = 10) -
 
 
 def _index_speeds(files: Sequence[ClassFile], name: str) -> dict[str, float]:
-    """Megabytes a second as installed, and by the tables that stand in where nothing is compiled."""
+    """Megabytes per second as installed, and by the tables that stand in where nothing is compiled."""
     with mock.patch.object(crc32c, "_compiled", return_value=None):
         by_tables = _index_speed(files)
     return {f"index_mb_per_s_{name}": _index_speed(files), f"index_mb_per_s_{name}_by_tables": by_tables}

@@ -1,4 +1,4 @@
-"""Tasks a second of many small tasks, one by one and together, against the public-style loop in the same run.
+"""Tasks per second of small tasks, one by one and together, against the public-style loop in the same run.
 
 fewshift bench small --device cuda --shots 1,5 --json small.json
 
@@ -123,7 +123,7 @@ def _scored(kit: Kit, shared: Together, episodes: Sequence[Episode]) -> object:
 def _best(
     work: Callable[[], object], label: str, tasks: int, *, repeats: int, device: str, track: Track
 ) -> float:
-    """Seconds a task."""
+    """Seconds per task."""
     return min(_seconds(work, device) for _ in track(range(repeats), label=label, total=repeats)) / tasks
 
 

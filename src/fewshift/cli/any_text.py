@@ -1,4 +1,4 @@
-"""Class and file names are any text, and a terminal or a pipe may take less than that."""
+"""Printing and reading names that may be any text, where a terminal or a pipe takes less than that."""
 
 from __future__ import annotations
 
@@ -16,3 +16,8 @@ def read_any_names() -> None:
     """Let stdin hold file names in bytes that are no text, as `ls` prints them."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="surrogateescape")
+
+
+def printable(text: str) -> str:
+    """File names may hold bytes that no text has."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

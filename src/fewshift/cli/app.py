@@ -1,4 +1,4 @@
-"""The `fewshift` command: one sub-command a file in this folder."""
+"""The `fewshift` command: one sub-command per file in this folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 class ReaderLeft(Exception):
-    """Whoever was reading the output has seen enough."""
+    """The reader of the output has closed the pipe."""
 
 
 class Commands(TyperGroup):

@@ -1,4 +1,4 @@
-"""`fewshift bench gap`: the paper's comparison of GAP's and TSP's time a task."""
+"""`fewshift bench gap`: the paper's comparison of GAP's and TSP's time per task."""
 
 from __future__ import annotations
 

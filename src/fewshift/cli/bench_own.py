@@ -1,4 +1,4 @@
-"""`fewshift bench fit` and `own-images`: what a fit on one's own images costs, and what it is worth."""
+"""`fewshift bench fit` and `own-images`: what a fit on a user's own images costs, and what it is worth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fewshift evaluate --folder DIR`: a learning curve on one's own images, as tables, lines and a page."""
+"""`fewshift evaluate --folder DIR`: a learning curve on own images, as tables, lines and a page."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from fewshift.cli.any_text import printable
 from fewshift.cli.console import bars, interrupted
 from fewshift.cli.outputs import keep_images, keep_input, make_place
 from fewshift.errors import FewshiftError
@@ -63,7 +64,7 @@ def run_curve(options: CurveOptions) -> None:
     opened = open_kit(options.kit, options.device, options.engine, quiet=True)
     methods = contestants(options.methods or DEFAULT_METHODS, opened, options.seed)
     if not options.quiet:
-        typer.echo(_printable(_announced(plan, opened, tuple(methods))), err=True)
+        typer.echo(printable(_announced(plan, opened, tuple(methods))), err=True)
     try:
         scores = tuple(_scored(plan, methods, opened, options))
     except KeyboardInterrupt:
@@ -77,7 +78,7 @@ def run_curve(options: CurveOptions) -> None:
     if not options.quiet:
         if options.out is not None:
             typer.echo(f"wrote {len(scores)} lines to {options.out}", err=True)
-        typer.echo(_printable(f"wrote {page}: also mix-ups and pictures of the mistakes"), err=True)
+        typer.echo(printable(f"wrote {page}: also mix-ups and pictures of the mistakes"), err=True)
 
 
 def _scored(
@@ -132,12 +133,7 @@ def _show(found: CurveScores) -> None:
     pairs = most_confused(confusion_at(found, found.methods[0], found.shots[-1]), PAIRS_SHOWN)
     if pairs:
         told = "".join(f"\n- {m.truth} called {m.said}: {m.share:.0%} of its answers" for m in pairs)
-        typer.echo(_printable(f"\n### Most often mixed up by {plain(found.methods[0])}\n{told}"))
-
-
-def _printable(text: str) -> str:
-    """File names may hold bytes that no text has."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+        typer.echo(printable(f"\n### Most often mixed up by {plain(found.methods[0])}\n{told}"))
 
 
 def _write_page(path: Path, found: CurveScores, folder: Path, facts: Sequence[tuple[str, str]]) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.words import words
+
 
 def fetch(
     suite: Annotated[str, typer.Argument(help="The suite; `open` is the one that can be fetched.")] = "open",
@@ -37,7 +39,7 @@ def fetch(
     if suite != "open":
         raise FewshiftError(f"the suite {suite!r} cannot be fetched: {_WAYS.get(suite, _OTHER)}")
     root = data_folder() / "open"
-    chosen = choose(_words(only), _words(extra))
+    chosen = choose(*(words(",".join(given or ())) for given in (only, extra)))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     made = build_open_suite(
         root,
@@ -58,7 +60,3 @@ _WAYS = {
     "md": "convert Meta-Dataset as its authors describe and give the folder to the commands that read it",
 }
 _OTHER = "`open` is the one that can"
-
-
-def _words(given: list[str] | None) -> list[str]:
-    return [word.strip() for text in given or () for word in text.split(",") if word.strip()]

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from fewshift.data.inspect import DomainReport
 
-_SHOWN = 20  # findings a domain; the rest is counted
+_SHOWN = 20  # findings per domain; the rest is counted
 
 
 def inspect(

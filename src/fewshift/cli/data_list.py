@@ -116,7 +116,7 @@ def _print_table(rows: list[Row]) -> None:
     print_table(table)
     for suite in dict.fromkeys(row.suite for row in rows):
         typer.echo(f"\n{suite}: origin (licence), makers")
-        lines: dict[str, list[str]] = {}  # what is said of several domains is said once
+        lines: dict[str, list[str]] = {}  # what holds for several domains is printed once
         for row in (row for row in rows if row.suite == suite):
             text = f"{row.origin or 'origin not stated'} ({row.licence})"
             lines.setdefault(f"{text}, {row.attribution}" if row.attribution else text, []).append(row.domain)

@@ -1,4 +1,4 @@
-"""One function an area of `fewshift doctor`; each returns lines of its table."""
+"""One function per area of `fewshift doctor`; each returns lines of its table."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ OPENED = 100  # images, of all classes in turn: photographs of a telephone take 
 
 
 def check_folder(folder: Path) -> list[Check]:
-    """A line a domain of a records folder, or what a folder-a-class tree holds."""
+    """One line per domain of a records folder, or what a folder-a-class tree holds."""
     from fewshift.data.records_folder import domain_folders
     from fewshift.errors import DataError
 

@@ -55,7 +55,7 @@ def protocol_named(name: str) -> Protocol:
 
 
 def named_methods(text: str) -> dict[str, Builder]:
-    """Builders by name, or as package.module:function for a method of one's own; "all" is every known one."""
+    """Builders by name, or as package.module:function for a user's own method; "all" is every known one."""
     chosen = words(text)
     if not chosen:
         raise FewshiftError(f"--methods names none: choose among {', '.join(METHODS)}, or all")
@@ -88,7 +88,7 @@ def for_features(kit: Kit, methods: str, oracle: bool) -> Kit:
 def build_methods(
     text: str, kit: Kit, engine: Engine, oracle: bool, say: Callable[[str], None]
 ) -> list[Method]:
-    """The methods named; of "all" those that this kit can build, each other one said once with its remedy."""
+    """The methods named; of "all" those that this kit can build; of others the reason is said once."""
     asked_for = set(words(text))
 
     def tried(name: str, build: Builder) -> Method | None:

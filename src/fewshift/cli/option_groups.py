@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer shall see it: a parameter of such a class gives way to the class's fields.
+    """The command as typer is to see it: a parameter of such a class gives way to the class's fields.
 
     They stand in its place in the help, and the command gets them back as one value. All parameters are
     passed by name, so their order is free.

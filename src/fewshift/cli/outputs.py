@@ -1,4 +1,4 @@
-"""Files that a command writes at its end, looked at before it begins."""
+"""Checking before the work that the file a command writes at its end can be written."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fewshift.cli.any_text import print_any_text, read_any_names
+from fewshift.cli.any_text import print_any_text, printable, read_any_names
 from fewshift.cli.console import bars
 
 if TYPE_CHECKING:
@@ -114,19 +114,14 @@ def _files(text: str) -> Iterator[Path]:
         yield from items_of(match)
 
 
-def _printable(text: str) -> str:
-    """File names may hold bytes that no text has."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
 class _Json:
-    """One object a line, at once."""
+    """One object per line, at once."""
 
     def row(self, found: Prediction, top: int) -> None:
         from fewshift.estimator.label_json import to_json
 
         ranked = [{"class": to_json(label), "probability": round(p, 6)} for label, p in found.ranked[:top]]
-        line: dict[str, Any] = {"image": _printable(found.name), **ranked[0]}
+        line: dict[str, Any] = {"image": printable(found.name), **ranked[0]}
         line |= {"unknown_score": round(found.unknown_score, 6), "unknown": found.unknown, "top": ranked}
         print(json.dumps(line, ensure_ascii=False), flush=True)
 
@@ -135,7 +130,7 @@ class _Json:
 
 
 class _Csv:
-    """A heading and a row an image, at once."""
+    """A heading and one row per image, at once."""
 
     def __init__(self, top: int) -> None:
         more = [f"{name}_{place}" for place in range(2, top + 1) for name in ("class", "probability")]
@@ -147,7 +142,7 @@ class _Csv:
         score = f"{found.unknown_score:.6f}"
         more = [cell for pair in cells[1:] for cell in pair]
         self.writer.writerow(
-            [_printable(found.name), *cells[0], score, "yes" if found.unknown else "no", *more]
+            [printable(found.name), *cells[0], score, "yes" if found.unknown else "no", *more]
         )
 
     def finish(self) -> None:
@@ -165,7 +160,7 @@ class _Table:
         best, *others = found.ranked[:top]
         more = ", ".join(f"{label} {p:.1%}" for label, p in others)
         unlike = f"{found.unknown_score:.2f}" + (" unlike all classes" if found.unknown else "")
-        self.rows.append([_printable(found.name), str(best[0]), f"{best[1]:.1%}", unlike, more])
+        self.rows.append([printable(found.name), str(best[0]), f"{best[1]:.1%}", unlike, more])
 
     def finish(self) -> None:
         from fewshift.cli.tables import add_row, plain_table, print_table

@@ -8,8 +8,8 @@ from pathlib import Path
 import typer
 
 from fewshift.cli.train_options import Run
-from fewshift.cli.train_shared import finish, places, rule_for, team_at, training_domains, watched, words
-from fewshift.data.domain import Domain
+from fewshift.cli.train_shared import finish, places, rule_for, session_of, training_domains
+from fewshift.cli.words import words
 from fewshift.data.protocol import VARYING
 from fewshift.data.subset import hold_out
 from fewshift.errors import FewshiftError
@@ -52,9 +52,8 @@ def run(wanted: Wanted) -> None:
     """Train, then write the kit."""
     kit_path, folder = places(wanted.out, "backbone")
     teachers = _teachers(wanted.teachers)
-    with team_at(wanted.run.device, wanted.run.exact) as (team, device):
-        track = watched(wanted.run.quiet, team)
-        domains = training_domains(wanted.records, wanted.suite, words(wanted.domains), track)
+    with session_of(wanted.run) as session:
+        domains = training_domains(wanted.records, wanted.suite, words(wanted.domains), session.track)
         if wanted.hold_out:
             domains = [hold_out(domain, wanted.hold_out, wanted.run.seed)[0] for domain in domains]
         names = [domain.name for domain in domains]
@@ -90,21 +89,19 @@ def run(wanted: Wanted) -> None:
         rule = rule_for(size)
         protocol = QUICK_TASKS if quick else VARYING
         held = held_images(
-            domains, rule, device, ("train", "valid"), protocol=protocol, stream=wanted.stream, track=track
+            domains,
+            rule,
+            session.device,
+            ("train", "valid"),
+            protocol=protocol,
+            stream=wanted.stream,
+            track=session.track,
         )
         streamed = [name for name, domain in held.items() if isinstance(domain, StreamedDomain)]
-        if streamed and wanted.stream is None and team.leads:
+        if streamed and wanted.stream is None and session.team.leads:
             typer.echo(f"too large for the memory, so read for every update: {', '.join(streamed)}", err=True)
         trained = train_backbone(
-            held,
-            settings,
-            folder,
-            teachers=teachers,
-            protocol=protocol,
-            watch=recipe.watch,
-            resume=wanted.run.resume,
-            track=track,
-            team=team,
+            held, settings, folder, teachers=teachers, protocol=protocol, **session.options(recipe.watch)
         )
         info = {
             "backbone": {
@@ -117,14 +114,9 @@ def run(wanted: Wanted) -> None:
                 "validation": None if trained.outcome.best is None else asdict(trained.outcome.best),
             }
         }
-        images = ImageSettings(**asdict(rule))
-        finish(
-            Kit(trained.backbone, images, info=info), kit_path, team, _sentence(domains, trained.outcome.step)
-        )
-
-
-def _sentence(domains: list[Domain], updates: int) -> str:
-    return f"trained a backbone on {', '.join(d.name for d in domains)} with {updates} updates"
+        kit = Kit(trained.backbone, ImageSettings(**asdict(rule)), info=info)
+        sentence = f"trained a backbone on {', '.join(names)} with {trained.outcome.step} updates"
+        finish(kit, kit_path, session, sentence)
 
 
 def _teachers(texts: list[str]) -> dict[str, Teacher]:

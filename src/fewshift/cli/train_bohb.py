@@ -35,8 +35,8 @@ def bohb(
 
     Example: `fewshift train bohb --kit runs/backbone.kit --suite open --preset quick --out runs/bohb.kit`
     """
-    from fewshift.cli import train_bohb_work as stage
+    from fewshift.cli.train_extractors import run_bohb
 
     changes = {"updates": updates, "precision": precision.value, **run.changes}
     wanted = Wanted(source=source, domains=domains, preset=preset.value, run=run, changes=changes)
-    stage.run(wanted, configurations, batch)
+    run_bohb(wanted, configurations, batch)

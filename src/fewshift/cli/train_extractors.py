@@ -1,29 +1,33 @@
-"""The work behind `fewshift train extractors`."""
+"""The work behind `fewshift train extractors` and `fewshift train bohb`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fewshift.cli.train_parts import Ready, about, as_the_backbone_was, ready, with_changes
-from fewshift.cli.train_shared import places
+from fewshift.cli.train_parts import Ready, as_the_backbone_was, ready, with_changes
+from fewshift.cli.train_shared import about, places
 from fewshift.cli.train_wanted import Wanted
 from fewshift.data.protocol import VARYING
 from fewshift.errors import FewshiftError
+from fewshift.methods.bohb import PART as BOHB
 from fewshift.methods.urt import PART as URT
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.extractors import PART, extractors_part
-from fewshift.nets.kit import load_kit
+from fewshift.nets.kit import Kit, load_kit
 from fewshift.nets.resnet import ResNet18
-from fewshift.presets.training import QUICK_TASKS, paper_backbone, quick_backbone
+from fewshift.presets.baselines import PAPER_CONFIGURATIONS, QUICK_CONFIGURATIONS, paper_bohb, quick_bohb
+from fewshift.presets.training import QUICK_TASKS, Recipe, paper_backbone, quick_backbone
 from fewshift.training.backbone import train_backbone
+from fewshift.training.bohb import train_bohb
+from fewshift.training.settings import BackboneSettings
 
 
-def run(wanted: Wanted, given: Sequence[str], half: bool) -> None:
+def run_extractors(wanted: Wanted, given: Sequence[str], half: bool) -> None:
     """Train what is not given, one domain after the other, and collect all into the kit."""
     kit_path, folder = places(wanted.source.out, "extractors")
     known = _given(given)
@@ -51,30 +55,56 @@ def run(wanted: Wanted, given: Sequence[str], half: bool) -> None:
 
 
 def _trained(domain: str, wanted: Wanted, found: Ready, folder: Path) -> tuple[Backbone, Mapping[str, Any]]:
-    """An extractor of one domain, of the kit's architecture and from images varied as the kit's were."""
-    net = found.kit.backbone.net
-    if not isinstance(net, ResNet18):
-        raise FewshiftError(
-            f"--kit {wanted.source.kit}: extractors like its {type(net).__name__} cannot be trained here: "
-            "give finished ones with --extractor"
-        )
+    """An extractor of one domain."""
     recipe = (quick_backbone if wanted.quick else paper_backbone)([domain])
-    changes = {**wanted.changes, "width": net.width, "stem_padding": net.stem_padding}
-    recipe = with_changes(recipe, wanted, changes)
-    varied = as_the_backbone_was(found.kit, recipe.settings.augmentation)
-    recipe = replace(recipe, settings=replace(recipe.settings, **varied))
+    recipe = _like_the_backbone(recipe, wanted, found.kit, "give finished ones with --extractor")
     protocol = QUICK_TASKS if wanted.quick else VARYING
     trained = train_backbone(
         {domain: found.held[domain]},
         recipe.settings,
         folder,
         protocol=protocol,
-        watch=recipe.watch,
-        resume=wanted.run.resume,
-        track=found.track,
-        team=found.team,
+        **found.session.options(recipe.watch),
     )
     return trained.backbone, about(recipe.settings, trained.outcome, protocol)
+
+
+def run_bohb(wanted: Wanted, configurations: int | None, batch: int | None) -> None:
+    """Search, then write the kit with the best extractor as a part of it."""
+    kit_path, folder = places(wanted.source.out, "bohb")
+    with ready(wanted) as found:
+        recipe = (quick_bohb if wanted.quick else paper_bohb)(tuple(found.held))
+        recipe = _like_the_backbone(recipe, wanted, found.kit, "give a kit with a ResNet18")
+        base = recipe.settings
+        if batch is not None:
+            base = replace(base, default_batch=batch, batches={})
+        trained = train_bohb(
+            found.held,
+            base,
+            folder,
+            configurations=configurations or (QUICK_CONFIGURATIONS if wanted.quick else PAPER_CONFIGURATIONS),
+            protocol=QUICK_TASKS if wanted.quick else VARYING,
+            **found.session.options(recipe.watch),
+        )
+        best, tried = trained.searched.best, len(trained.searched.trials)
+        info = {BOHB: {"settings": asdict(trained.settings), "trials": tried, "score": best.score}}
+        sentence = f"tried {tried} runs; number {best.number} is best with {best.score:.1%} on VALID tasks"
+        found.keep(kit_path, {BOHB: trained.part()}, info, sentence)
+
+
+def _like_the_backbone(
+    recipe: Recipe[BackboneSettings], wanted: Wanted, kit: Kit, remedy: str
+) -> Recipe[BackboneSettings]:
+    """The preset for networks of the kit's architecture, from images varied as the kit's were."""
+    net = kit.backbone.net
+    if not isinstance(net, ResNet18):
+        raise FewshiftError(
+            f"--kit {wanted.source.kit}: extractors like its {type(net).__name__} cannot be trained here: "
+            f"{remedy}"
+        )
+    recipe = with_changes(recipe, wanted, width=net.width, stem_padding=net.stem_padding)
+    varied = as_the_backbone_was(kit, recipe.settings.augmentation)
+    return replace(recipe, settings=replace(recipe.settings, **varied))
 
 
 def _given(texts: Sequence[str]) -> dict[str, Path]:

@@ -74,7 +74,7 @@ def maml(
 
     Example: `fewshift train maml --rule gap --kit runs/backbone.kit --suite open --out runs/gap.kit`
     """
-    from fewshift.cli import train_maml_work as stage
+    from fewshift.cli.train_parts import run_maml
 
     own = {
         "rule_rate": rule_rate,
@@ -92,4 +92,4 @@ def maml(
         run=run,
         changes={**learning.changes, **own, **run.changes},
     )
-    stage.run(rule.value, wanted)
+    run_maml(rule.value, wanted)

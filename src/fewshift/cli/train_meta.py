@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import typer
 
-from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched, words
+from fewshift.cli.train_shared import Session, about, capped, finish, places, session_of, training_domains
 from fewshift.cli.train_wanted import MetaWanted
+from fewshift.cli.words import words
 from fewshift.core.precond import FEW_ROWS
 from fewshift.data.domain import Domain
 from fewshift.data.subset import at_most, hold_out
@@ -25,9 +26,7 @@ from fewshift.presets.meta_training import CLASSIFIERS, PRECONDITIONERS, PROTOCO
 from fewshift.presets.rates import unchosen
 from fewshift.presets.small_data import LETTERS, VARIED
 from fewshift.presets.training import Recipe, changed
-from fewshift.progress import Track
 from fewshift.training.classifier import train_classifier
-from fewshift.training.distributed import Team
 from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.features import featured
 from fewshift.training.loop import Outcome
@@ -49,8 +48,7 @@ class Ready:
 
     kit: Kit
     tasks: ResidentTasks | VariedTasks | StrangerTasks
-    team: Team
-    track: Track
+    session: Session
     backbone: Backbone  # what reads the tasks: the kit's, or its last map where they hold features
 
 
@@ -67,11 +65,8 @@ def run_preconditioners(wanted: MetaWanted) -> None:
             ready.tasks,
             recipe.settings,
             folder,
-            watch=recipe.watch,
-            resume=wanted.run.resume,
             meta_gradients=best_meta_gradients(ready.backbone, precision_named(wanted.precision)),
-            track=ready.track,
-            team=ready.team,
+            **ready.session.options(recipe.watch),
         )
         kit = replace(
             ready.kit.to("cpu"),
@@ -84,10 +79,8 @@ def run_preconditioners(wanted: MetaWanted) -> None:
                 "preconditioners": about_run(recipe.settings, ready, wanted, trained.outcome),
             },
         )
-        names = ", ".join(kit.domains)
-        finish(
-            kit, kit_path, ready.team, f"trained preconditioners of {names}{skipped_note(trained.outcome)}"
-        )
+        sentence = f"trained preconditioners of {', '.join(kit.domains)}"
+        finish(kit, kit_path, ready.session, f"{sentence}{skipped_note(trained.outcome)}")
 
 
 def _refuse_idle(wanted: MetaWanted, settings: PreconditionerSettings) -> None:
@@ -115,11 +108,8 @@ def run_classifier(wanted: MetaWanted) -> None:
             recipe.settings,
             folder,
             starts=ready.kit.starts,
-            watch=recipe.watch,
-            resume=wanted.run.resume,
             meta_gradients=best_meta_gradients(ready.backbone, precision_named(wanted.precision)),
-            track=ready.track,
-            team=ready.team,
+            **ready.session.options(recipe.watch),
         )
         kit = replace(
             ready.kit.to("cpu"),
@@ -129,18 +119,17 @@ def run_classifier(wanted: MetaWanted) -> None:
                 "classifier": about_run(recipe.settings, ready, wanted, trained.outcome),
             },
         )
-        names = ", ".join(kit.domains)
-        finish(kit, kit_path, ready.team, f"trained a classifier of {names}{skipped_note(trained.outcome)}")
+        sentence = f"trained a classifier of {', '.join(kit.domains)}"
+        finish(kit, kit_path, ready.session, f"{sentence}{skipped_note(trained.outcome)}")
 
 
 @contextmanager
 def prepared(wanted: MetaWanted, names: list[str] | None) -> Iterator[Ready]:
     """Everything a meta-training run reads; `names` None: the domains of the kit's preconditioners."""
-    with team_at(wanted.run.device, wanted.run.exact) as (team, device):
-        track = watched(wanted.run.quiet, team)
-        _, kit = find_kit(wanted.source.kit, device)
+    with session_of(wanted.run) as session:
+        _, kit = find_kit(wanted.source.kit, session.device)
         if wanted.sites is not None:
-            if kit.parts and team.leads:
+            if kit.parts and session.team.leads:
                 typer.echo(f"--sites: the new kit is without {', '.join(kit.parts)} of the old one", err=True)
             kit = with_sites(kit, wanted.sites)
         if names is None:
@@ -150,15 +139,13 @@ def prepared(wanted: MetaWanted, names: list[str] | None) -> Iterator[Ready]:
                     "first"
                 )
             names = list(kit.domains)
-        domains = training_domains(wanted.source.records, wanted.source.suite, names, track)
+        domains = training_domains(wanted.source.records, wanted.source.suite, names, session.track)
         if wanted.classes == "held-out":
             domains = [_held_out(domain, kit, wanted.source.kit) for domain in domains]
         if wanted.train_images is not None:
             domains = [at_most(domain, wanted.train_images) for domain in domains]
         rule = pixel_rule(kit)
-        protocol = PROTOCOLS[wanted.preset]
-        if wanted.support_cap is not None:
-            protocol = replace(protocol, max_support=wanted.support_cap)
+        protocol = capped(PROTOCOLS[wanted.preset], wanted.support_cap)
         splits: tuple[Split, ...] = ("train", "valid")
         if moves_only_the_last_map(kit):
             if wanted.needs_images:
@@ -166,17 +153,23 @@ def prepared(wanted: MetaWanted, names: list[str] | None) -> Iterator[Ready]:
                     f"{wanted.needs_images[0]} changes images, and where the last map alone moves, tasks are "
                     "of features that are computed once: leave it out, or choose other --sites"
                 )
-            features = {d.name: featured(d, rule, kit.backbone, splits, track=track) for d in domains}
-            yield Ready(kit, ResidentTasks(features, protocol), team, track, on_features(kit).backbone)
+            features = {d.name: featured(d, rule, kit.backbone, splits, track=session.track) for d in domains}
+            yield Ready(kit, ResidentTasks(features, protocol), session, on_features(kit).backbone)
             return
         held = held_domains(
-            domains, rule, device, splits, protocol=protocol, stream=wanted.stream, track=track
+            domains,
+            rule,
+            session.device,
+            splits,
+            protocol=protocol,
+            stream=wanted.stream,
+            track=session.track,
         )
         tasks = ResidentTasks(held, protocol)
         letters = tuple(domain.name for domain in domains if domain.name in LETTERS)
         varied = VariedTasks(tasks, VARIED, letters) if wanted.vary else tasks
         offered = StrangerTasks(varied, wanted.strangers) if wanted.strangers else varied
-        yield Ready(kit, offered, team, track, kit.backbone)
+        yield Ready(kit, offered, session, kit.backbone)
 
 
 def _held_out(domain: Domain, kit: Kit, name: str) -> Domain:
@@ -205,15 +198,8 @@ def with_changes(recipe: Recipe[S], wanted: MetaWanted) -> Recipe[S]:
 
 def about_run(settings: S, ready: Ready, wanted: MetaWanted, outcome: Outcome) -> dict[str, Any]:
     """What a kit says of a run."""
-    return {
-        "settings": asdict(settings),
-        "classes": wanted.classes,
-        "tasks": ready.tasks.identity(),
-        "protocol": ready.tasks.protocol.to_dict(),
-        "updates_done": outcome.step,
-        "skipped_tasks": outcome.skipped,
-        "validation": None if outcome.best is None else asdict(outcome.best),
-    }
+    told = about(settings, outcome, ready.tasks.protocol)
+    return {**told, "classes": wanted.classes, "tasks": ready.tasks.identity()}
 
 
 def skipped_note(outcome: Outcome) -> str:

@@ -1,18 +1,17 @@
-"""The work behind the train commands that put a part into a kit: extractors, selector, flute, cnaps, trim."""
+"""The work behind the train commands that put a part into a kit: selector, flute, cnaps, trim and maml."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
-
-from fewshift.cli.train_shared import finish, places, team_at, training_domains, watched, words
+from fewshift.cli.train_shared import Session, about, capped, finish, places, session_of, training_domains
 from fewshift.cli.train_wanted import Wanted
-from fewshift.data.protocol import VARYING, Protocol
+from fewshift.cli.words import words
+from fewshift.data.protocol import VARYING
 from fewshift.data.resident import ResidentDomain, resident
 from fewshift.data.subset import hold_out
 from fewshift.evaluation.pixel_rule import pixel_rule
@@ -25,13 +24,12 @@ from fewshift.nets.extractors import extractors_of
 from fewshift.nets.kit import Kit, Part
 from fewshift.nets.tensor_file import join
 from fewshift.presets import baselines
+from fewshift.presets.maml import paper_maml, quick_maml
 from fewshift.presets.training import QUICK_TASKS, Recipe, changed
-from fewshift.progress import Track
 from fewshift.training.augment import Augmentation
 from fewshift.training.blender import train_blender
-from fewshift.training.distributed import Team
 from fewshift.training.flute import train_template
-from fewshift.training.loop import Outcome
+from fewshift.training.maml import train_maml
 from fewshift.training.modulators import Which, train_modulator
 from fewshift.training.selector import train_selector
 from fewshift.training.tasks import ResidentTasks
@@ -45,53 +43,39 @@ class Ready:
 
     kit: Kit
     held: Mapping[str, ResidentDomain]
-    device: torch.device
-    team: Team
-    track: Track
+    session: Session
 
     def keep(self, path: Path, parts: Mapping[str, Part], info: Mapping[str, Any], sentence: str) -> None:
         """Write the kit with these parts, beside those it had."""
         kit = self.kit.to("cpu")
         kit = replace(kit, parts={**kit.parts, **parts}, info={**kit.info, **info})
-        finish(kit, path, self.team, sentence)
+        finish(kit, path, self.session, sentence)
 
 
 @contextmanager
 def ready(wanted: Wanted) -> Iterator[Ready]:
     """Everything a run reads. Classes that the kit's backbone was not shown are not shown here either."""
-    with team_at(wanted.run.device, wanted.run.exact) as (team, device):
-        track = watched(wanted.run.quiet, team)
-        _, kit = find_kit(wanted.source.kit, device)
+    with session_of(wanted.run) as session:
+        _, kit = find_kit(wanted.source.kit, session.device)
         rule, held = pixel_rule(kit), {}
         kept_back = kit.info.get("backbone", {}).get("hold_out", {})
         for domain in training_domains(
-            wanted.source.records, wanted.source.suite, words(wanted.domains), track
+            wanted.source.records, wanted.source.suite, words(wanted.domains), session.track
         ):
             shown = domain
             if kept_back.get("fraction"):
                 shown = hold_out(domain, kept_back["fraction"], kept_back["seed"])[0]
-            held[domain.name] = resident(shown, rule, device, ("train", "valid"), track)
-        yield Ready(kit, held, device, team, track)
+            held[domain.name] = resident(shown, rule, session.device, ("train", "valid"), session.track)
+        yield Ready(kit, held, session)
 
 
-def with_changes(recipe: Recipe[S], wanted: Wanted, changes: Mapping[str, Any]) -> Recipe[S]:
-    """The preset with the options in it; a shorter run has a shorter cosine."""
-    given = {name: value for name, value in changes.items() if value is not None}
+def with_changes(recipe: Recipe[S], wanted: Wanted, **more: Any) -> Recipe[S]:
+    """The preset with the options in it, and with `more`; a shorter run has a shorter cosine."""
+    given = {name: value for name, value in {**wanted.changes, **more}.items() if value is not None}
     period = getattr(recipe.settings, "period", None)
     if "updates" in given and period is not None:
         given["period"] = min(period, given["updates"])
     return changed(recipe, wanted.run.save_every, **given)
-
-
-def about(settings: Any, outcome: Outcome, protocol: Protocol | None = None) -> dict[str, Any]:
-    """What a kit says of a run."""
-    found = {
-        "settings": asdict(settings),
-        "updates_done": outcome.step,
-        "skipped_tasks": outcome.skipped,
-        "validation": None if outcome.best is None else asdict(outcome.best),
-    }
-    return found if protocol is None else {**found, "protocol": protocol.to_dict()}
 
 
 def run_selector(wanted: Wanted) -> None:
@@ -99,18 +83,15 @@ def run_selector(wanted: Wanted) -> None:
     kit_path, folder = places(wanted.source.out, "selector")
     with ready(wanted) as found:
         make = baselines.quick_selector if wanted.quick else baselines.paper_selector
-        recipe = with_changes(make(), wanted, wanted.changes)
-        protocol = capped(QUICK_TASKS if wanted.quick else VARYING, wanted)
+        recipe = with_changes(make(), wanted)
+        protocol = capped(QUICK_TASKS if wanted.quick else VARYING, wanted.support_cap)
         trained = train_selector(
             extractors_of(found.kit),
             found.held,
             recipe.settings,
             folder,
             protocol=protocol,
-            watch=recipe.watch,
-            resume=wanted.run.resume,
-            track=found.track,
-            team=found.team,
+            **found.session.options(recipe.watch),
         )
         info = {"selector": about(recipe.settings, trained.outcome, protocol)}
         names = ", ".join(trained.part.settings["domains"])
@@ -122,22 +103,38 @@ def run_modulator(which: Which, wanted: Wanted) -> None:
     kit_path, folder = places(wanted.source.out, which)
     with ready(wanted) as found:
         make = baselines.quick_modulator if wanted.quick else baselines.paper_modulator
-        recipe = with_changes(make(which), wanted, wanted.changes)
-        protocol = capped(QUICK_TASKS if wanted.quick else baselines.CNAPS_TASKS, wanted)
+        recipe = with_changes(make(which), wanted)
+        protocol = capped(QUICK_TASKS if wanted.quick else baselines.CNAPS_TASKS, wanted.support_cap)
         trained = train_modulator(
             which,
             found.kit.backbone,
             ResidentTasks(found.held, protocol),
             recipe.settings,
             folder,
-            watch=recipe.watch,
-            resume=wanted.run.resume,
-            track=found.track,
-            team=found.team,
+            **found.session.options(recipe.watch),
         )
         name = SIMPLE_CNAPS if which == "cnaps" else TRIM
         info = {name: about(recipe.settings, trained.outcome, protocol)}
         found.keep(kit_path, {name: trained.part}, info, f"trained {name} on {', '.join(found.held)}")
+
+
+def run_maml(rule: str, wanted: Wanted) -> None:
+    """Proto-MAML's weights and what a rule on top of it learns; the part is the rule's own."""
+    kit_path, folder = places(wanted.source.out, f"maml-{rule}")
+    with ready(wanted) as found:
+        names = tuple(found.held)
+        recipe = with_changes((quick_maml if wanted.quick else paper_maml)(rule, names), wanted)
+        protocol = capped(QUICK_TASKS if wanted.quick else VARYING, wanted.support_cap)
+        trained = train_maml(
+            found.kit.backbone,
+            ResidentTasks(found.held, protocol),
+            recipe.settings,
+            folder,
+            **found.session.options(recipe.watch),
+        )
+        info = {trained.method: about(recipe.settings, trained.outcome, protocol)}
+        sentence = f"trained {trained.method} on {', '.join(names)}"
+        found.keep(kit_path, {trained.method: trained.part}, info, sentence)
 
 
 def run_flute(wanted: Wanted, blender_changes: Mapping[str, Any]) -> None:
@@ -146,9 +143,9 @@ def run_flute(wanted: Wanted, blender_changes: Mapping[str, Any]) -> None:
     with ready(wanted) as found:
         quick, kit = wanted.quick, found.kit
         template = baselines.quick_template() if quick else baselines.paper_template()
-        template = with_changes(template, wanted, wanted.changes)
+        template = with_changes(template, wanted)
         blender = baselines.quick_blender() if quick else baselines.paper_blender()
-        blender = with_changes(blender, wanted, blender_changes)
+        blender = with_changes(blender, replace(wanted, changes=blender_changes))
         varied = as_the_backbone_was(kit, template.settings.augmentation)
         template = replace(template, settings=replace(template.settings, **varied))
         blender = replace(blender, settings=replace(blender.settings, **varied))
@@ -159,19 +156,10 @@ def run_flute(wanted: Wanted, blender_changes: Mapping[str, Any]) -> None:
             template.settings,
             folder / "template",
             protocol=protocol,
-            watch=template.watch,
-            resume=wanted.run.resume,
-            track=found.track,
-            team=found.team,
+            **found.session.options(template.watch),
         )
         second = train_blender(
-            found.held,
-            blender.settings,
-            folder / "blender",
-            watch=blender.watch,
-            resume=wanted.run.resume,
-            track=found.track,
-            team=found.team,
+            found.held, blender.settings, folder / "blender", **found.session.options(blender.watch)
         )
         part = Part(
             {**first.tensors, **join({"blender": second.tensors})},
@@ -182,11 +170,6 @@ def run_flute(wanted: Wanted, blender_changes: Mapping[str, Any]) -> None:
             "blender": about(blender.settings, second.outcome),
         }
         found.keep(kit_path, {FLUTE: part}, info, f"trained FLUTE on {', '.join(found.held)}")
-
-
-def capped(protocol: Protocol, wanted: Wanted) -> Protocol:
-    """The protocol with the support cap of the command line."""
-    return protocol if wanted.support_cap is None else replace(protocol, max_support=wanted.support_cap)
 
 
 def as_the_backbone_was(kit: Kit, otherwise: Augmentation) -> dict[str, Any]:

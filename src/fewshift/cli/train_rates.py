@@ -47,12 +47,13 @@ def rates(
 
     Example: `fewshift train rates --kit tsp.kit --records DIR --methods gd,tsp --out tsp.kit`
     """
-    from dataclasses import asdict, replace
+    from dataclasses import asdict
     from functools import cache, partial
 
     from fewshift.cli import evaluate_inputs as inputs
     from fewshift.cli.console import bars, interrupted
     from fewshift.cli.outputs import make_place
+    from fewshift.cli.train_shared import capped
     from fewshift.data.domain import Domain
     from fewshift.data.episodes import load_episode
     from fewshift.data.plan import TaskPlan, plans
@@ -72,12 +73,10 @@ def rates(
     make_place(out, "--out", "tsp.kit")
     where, track = inputs.choose_device(device), bars(quiet)
     _, loaded = find_kit(kit, where)
-    rule, chosen_protocol = pixel_rule(loaded), inputs.protocol_named(protocol)
-    if support_cap is not None:
-        chosen_protocol = replace(chosen_protocol, max_support=support_cap)
+    rule, chosen_protocol = pixel_rule(loaded), capped(inputs.protocol_named(protocol), support_cap)
     found = with_roles(inputs.open_domains(records, None, suite, [], "test", track), loaded.trained_on)
 
-    once = moves_only_the_last_map(loaded)  # then features are computed once an image
+    once = moves_only_the_last_map(loaded)  # then features are computed once per image
     used = on_features(loaded) if once else loaded
     features = FeatureReader({domain.name: domain for domain in found}, rule, loaded.backbone, track=track)
 

@@ -47,12 +47,12 @@ def extractors(
 
     Example: `fewshift train extractors --kit runs/backbone.kit --suite open --out runs/extractors.kit`
     """
-    from fewshift.cli import train_extractors as stage
+    from fewshift.cli.train_extractors import run_extractors
 
     own = {"updates": updates, "default_batch": batch, "rate": rate, "precision": precision.value}
     changes = {**own, **run.changes}
     wanted = Wanted(source=source, domains=domains, preset=preset.value, run=run, changes=changes)
-    stage.run(wanted, extractor or [], half)
+    run_extractors(wanted, extractor or [], half)
 
 
 @with_groups

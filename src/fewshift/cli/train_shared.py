@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import typer
 
 from fewshift.cli.console import bars
 from fewshift.cli.evaluate_inputs import choose_device, open_domains
-from fewshift.cli.words import words
+from fewshift.cli.train_options import Run
 from fewshift.data.domain import Domain
 from fewshift.data.pixels import PROTOCOL_84, PixelRule, practical
+from fewshift.data.protocol import Protocol
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import Kit, save_kit
 from fewshift.progress import Track
 from fewshift.training.distributed import Team, joined, repeat_to_the_bit
 from fewshift.training.interruption import Interrupted
+from fewshift.training.loop import Outcome, RunOptions, Watch
 
 
 def places(out: Path, stage: str) -> tuple[Path, Path]:
@@ -32,22 +36,31 @@ def places(out: Path, stage: str) -> tuple[Path, Path]:
     return out / f"{stage}.kit", out
 
 
+@dataclass(frozen=True)
+class Session:
+    """Where a command trains, who watches, and whether it goes on where it stopped."""
+
+    device: torch.device
+    team: Team
+    track: Track
+    resume: bool
+
+    def options(self, watch: Watch) -> RunOptions:
+        """The same for a training function that is watched like this."""
+        return RunOptions(watch=watch, resume=self.resume, track=self.track, team=self.team)
+
+
 @contextmanager
-def team_at(device: str, exact: bool) -> Iterator[tuple[Team, torch.device]]:
-    """The processes and the device of a run; Ctrl-C ends it with a sentence and code 130."""
-    if exact:
+def session_of(run: Run) -> Iterator[Session]:
+    """The processes and the device of a run, with bars in one process; Ctrl-C ends it with code 130."""
+    if run.exact:
         repeat_to_the_bit()
     try:
-        with joined(choose_device(device)) as (team, where):
-            yield team, where
+        with joined(choose_device(run.device)) as (team, device):
+            yield Session(device, team, bars(run.quiet or not team.leads), run.resume)
     except Interrupted as stopped:
         typer.echo(f"fewshift: {stopped}", err=True)
         raise typer.Exit(130) from None
-
-
-def watched(quiet: bool, team: Team) -> Track:
-    """Bars, in one process only."""
-    return bars(quiet or not team.leads)
 
 
 def training_domains(records: Path | None, suite: str | None, names: list[str], track: Track) -> list[Domain]:
@@ -67,11 +80,24 @@ def rule_for(size: int) -> PixelRule:
     return PROTOCOL_84 if size == 84 else practical(size, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 
-def finish(kit: Kit, path: Path, team: Team, sentence: str) -> None:
+def about(settings: Any, outcome: Outcome, protocol: Protocol | None = None) -> dict[str, Any]:
+    """What a kit says of a run."""
+    found = {
+        "settings": asdict(settings),
+        "updates_done": outcome.step,
+        "skipped_tasks": outcome.skipped,
+        "validation": None if outcome.best is None else asdict(outcome.best),
+    }
+    return found if protocol is None else {**found, "protocol": protocol.to_dict()}
+
+
+def capped(protocol: Protocol, cap: int | None) -> Protocol:
+    """The protocol with the support cap of the command line."""
+    return protocol if cap is None else replace(protocol, max_support=cap)
+
+
+def finish(kit: Kit, path: Path, session: Session, sentence: str) -> None:
     """Write the kit and say what it is."""
-    if team.leads:
+    if session.team.leads:
         save_kit(kit, path)
         typer.echo(f"{sentence}; wrote {path}", err=True)
-
-
-__all__ = ["finish", "places", "rule_for", "team_at", "training_domains", "watched", "words"]

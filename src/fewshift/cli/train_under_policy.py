@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from fewshift.cli.train_meta import about_run, prepared, skipped_note, with_changes
-from fewshift.cli.train_shared import finish, places, words
+from fewshift.cli.train_shared import finish, places
 from fewshift.cli.train_wanted import MetaWanted
+from fewshift.cli.words import words
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import Kit, Part
 from fewshift.nets.policy import PART, policy_of, policy_part
@@ -42,17 +43,14 @@ def run_under_policy(wanted: MetaWanted) -> None:
             ready.tasks,
             recipe.settings,
             folder,
-            watch=recipe.watch,
-            resume=wanted.run.resume,
             meta_gradients=best_meta_gradients(ready.kit.backbone, precision_named(wanted.precision)),
-            track=ready.track,
-            team=ready.team,
+            **ready.session.options(recipe.watch),
         )
         part = preconditioner_part(trained.preconditioners)
         about = about_run(recipe.settings, ready, wanted, trained.outcome)
         kit = _with_part(_without_rates(ready.kit, "tsp_ta2"), UNDER_POLICY, part, about)
         sentence = f"trained preconditioners of {', '.join(domains)} under the policy"
-        finish(kit, kit_path, ready.team, f"{sentence}{skipped_note(trained.outcome)}")
+        finish(kit, kit_path, ready.session, f"{sentence}{skipped_note(trained.outcome)}")
 
 
 def run_policy(wanted: MetaWanted) -> None:
@@ -62,23 +60,15 @@ def run_policy(wanted: MetaWanted) -> None:
         make = quick_policy if wanted.quick else paper_policy
         recipe = with_changes(make(ready.tasks.domains), wanted)
         trained = train_policy(
-            ready.kit.backbone,
-            ready.tasks,
-            recipe.settings,
-            folder,
-            watch=recipe.watch,
-            resume=wanted.run.resume,
-            track=ready.track,
-            team=ready.team,
+            ready.kit.backbone, ready.tasks, recipe.settings, folder, **ready.session.options(recipe.watch)
         )
         about = about_run(recipe.settings, ready, wanted, trained.outcome)
         before = _without_rates(ready.kit, "ta2", "tsp_ta2")
-        others = {
-            name: own for name, own in before.parts.items() if name != UNDER_POLICY
-        }  # under the old one
+        # preconditioners that were trained under the old policy go
+        others = {name: own for name, own in before.parts.items() if name != UNDER_POLICY}
         kit = _with_part(replace(before, parts=others), PART, policy_part(trained.policy), about)
         sentence = f"trained a policy on {', '.join(ready.tasks.domains)}"
-        finish(kit, kit_path, ready.team, f"{sentence}{skipped_note(trained.outcome)}")
+        finish(kit, kit_path, ready.session, f"{sentence}{skipped_note(trained.outcome)}")
 
 
 def _without_rates(kit: Kit, *methods: str) -> Kit:

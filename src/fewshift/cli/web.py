@@ -1,4 +1,4 @@
-"""`fewshift web`: the page."""
+"""`fewshift web`: a page in the browser for own images."""
 
 from __future__ import annotations
 

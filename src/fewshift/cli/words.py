@@ -1,4 +1,4 @@
-"""Lists as options write them."""
+"""Words between commas, as options take lists."""
 
 from __future__ import annotations
 

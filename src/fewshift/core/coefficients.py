@@ -1,4 +1,4 @@
-"""How much of each domain a task is."""
+"""Task coefficients (Eq. 11): how much a task is like each training domain."""
 
 from __future__ import annotations
 

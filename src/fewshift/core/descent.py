@@ -85,7 +85,7 @@ def descend_along(
     update: Update[State],
     steps: int,
 ) -> Trajectory:
-    """The same for whoever has losses and gradients from elsewhere; they need to last for one step only."""
+    """The same with losses and gradients computed elsewhere; each needs to last for one step only."""
     params = detached(params)
     state = update.init(params)
     losses = []

@@ -11,6 +11,7 @@ from torch import Tensor
 from fewshift.core.centroids import membership
 
 NEWTON_STEPS = 100
+TOLERANCE = 1e-9  # of every entry of the gradient
 
 
 class LinearHead(NamedTuple):
@@ -24,22 +25,15 @@ class LinearHead(NamedTuple):
         return F.linear(features, self.weight, self.bias)
 
 
-def logistic_loss(
-    head: LinearHead, features: Tensor, labels: Tensor, strength: float
-) -> Tensor:  # (n, d), (n,) -> ()
-    """Mean cross-entropy plus ‖weight‖² / (2·strength·n): scikit-learn's, whose C is `strength`, over C·n."""
-    penalty = head.weight.square().sum() / (2 * strength * len(features))
-    return F.cross_entropy(head(features), labels) + penalty
-
-
 def fit_logistic(
-    features: Tensor, labels: Tensor, way: int, strength: float = 1.0, tolerance: float = 1e-9
+    features: Tensor, labels: Tensor, way: int, strength: float = 1.0
 ) -> LinearHead:  # (n, d), (n,)
-    """The head that minimises `logistic_loss`, to a gradient whose entries are below `tolerance`.
+    """The head with the least mean cross-entropy plus ‖weight‖² / (2·strength·n).
 
-    Newton's method, each direction by conjugate gradients on the Hessian, which is never formed. The loss is
-    strictly convex in the weight; the bias, which is not penalised, is found up to a constant that stays 0 in
-    the mean. Features so large that rounding hides the way down end at the best point before.
+    This is scikit-learn's loss, whose C is `strength`, over C·n. Newton's method, each direction by conjugate
+    gradients on the Hessian, which is never formed. The loss is strictly convex in the weight; the bias,
+    which is not penalised, is found up to a constant that stays 0 in the mean. Features so large that
+    rounding hides the way down end at the best point before.
     """
     values = F.pad(features.detach().double(), (0, 1), value=1.0)  # the last column carries the bias
     wanted = membership(labels, way, values.dtype)
@@ -49,7 +43,7 @@ def fit_logistic(
     for _ in range(NEWTON_STEPS):
         shares = (values @ head.T).softmax(dim=1)
         gradient = (shares - wanted).T @ values / len(values) + penalty * head
-        if float(gradient.abs().max()) <= tolerance:
+        if float(gradient.abs().max()) <= TOLERANCE:
             break
         direction = _newton_direction(values, shares, penalty, gradient)
         reached = _along(head, direction, gradient, values, labels, penalty)

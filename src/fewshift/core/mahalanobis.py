@@ -1,4 +1,4 @@
-"""The Mahalanobis classifier of Simple CNAPS: a Gaussian a class, its covariance drawn towards the task's.
+"""Simple CNAPS's Mahalanobis classifier: one Gaussian per class, its covariance shrunk towards the task's.
 
 With n_k support features of class k, their mean μ_k and sample covariance Σ_k, and Σ that of the whole
 support set: λ_k = n_k / (n_k + 1), Q_k = λ_k Σ_k + (1 − λ_k) Σ + I, and the logit of class k is
@@ -17,7 +17,7 @@ from fewshift.core.centroids import membership, prototypes, widened
 
 @dataclass(frozen=True)
 class Gaussians:
-    """A Gaussian a class."""
+    """One Gaussian per class."""
 
     means: Tensor  # (way, d)
     factors: Tensor  # (way, d, d) lower triangular, Q_k = L_k L_kᵀ

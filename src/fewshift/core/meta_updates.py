@@ -69,7 +69,7 @@ class Generated:
     """ALFA (Baik et al. 2020): θ ← (1 − b·B_t)·θ − a·A_t·G, with a and b of every tensor made from its state.
 
     A network of two layers, the same at every step, reads the mean of each tensor and of its gradient, both
-    as constants. A_t and B_t are learned a tensor and step; later steps use the last ones (our own).
+    as constants. A_t and B_t are learned per tensor and step; later steps use the last ones (our own).
     """
 
     generator: Mapping[str, Tensor]  # hidden.weight, hidden.bias, out.weight, out.bias: 2L -> 2L -> 2L

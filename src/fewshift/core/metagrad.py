@@ -97,7 +97,7 @@ def root_gradients(
 ) -> dict[str, Tensor]:  # site -> (..., r, m), site -> (..., m, m) -> site -> (..., r, m)
     """∂L/∂M from D = ∂L/∂P, by the design's own derivative; M(D + Dᵀ) for `gram`.
 
-    Linear in D: sum D over the tasks of a domain first and call this once an update.
+    Linear in D: sum D over the tasks of a domain first and call this once per update.
     """
     return {site: _pulled_back(design, roots[site], pull) for site, pull in pulls.items()}
 

@@ -1,7 +1,7 @@
-"""TA²-Net's r adapters a site as one matrix: the collapse.
+"""TA²-Net's r adapters per site, collapsed into one matrix.
 
 A site with r adapters computes with their mean A = (1/r) Σ_j θ_j, so each gets the gradient G/r of G = ∂L/∂A.
-All start at the same values, so by induction all stay equal for ever, to the bit, under any rule that treats
+All start at the same values, so by induction all stay equal, to the bit, under any rule that treats
 them alike; A is what each of them is. What is left of r:
 
 - plain and preconditioned descent: θ_j ← θ_j − β P G/r, hence A ← A − (β/r) P G. A step divided by r.

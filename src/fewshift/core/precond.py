@@ -52,7 +52,7 @@ def free(roots: Tensor) -> Tensor:  # (..., m, m) -> (..., m, m)
 
 
 def identity(roots: Tensor) -> Tensor:  # (..., r, m) -> (..., m, m)
-    """I whatever the root: plain gradient descent."""
+    """The identity for every root: plain gradient descent."""
     return _eye(roots).expand(*roots.shape[:-2], -1, -1)
 
 

@@ -1,4 +1,4 @@
-"""Starting values of the task parameters, one set a domain: a second kind of meta-parameter beside M."""
+"""Starting values of the task parameters, one set per domain: a second kind of meta-parameter beside M."""
 
 from __future__ import annotations
 

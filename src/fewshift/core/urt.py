@@ -36,7 +36,7 @@ def initial_selector(
 def attention(selector: Mapping[str, Tensor], centres: Tensor) -> Tensor:  # (way, k, d) -> (k, heads)
     """A: how much each head takes of each extractor for this task; columns sum to 1.
 
-    q · (W_k p) is computed as (q W_k) · p: one product a class and head, where the answers would be K.
+    q · (W_k p) is computed as (q W_k) · p: one product per class and head, where the answers would be K.
     """
     questions = torch.einsum("hae,ce->hca", selector["query"], centres.flatten(1)) + selector["bias"][:, None]
     asked = torch.einsum("hca,had->hcd", questions, selector["key"])

@@ -1,4 +1,4 @@
-"""Memory for tasks, used again.
+"""Memory for tasks that is used again and again.
 
 A task takes tens of megabytes and lives for a moment. Asking the system for fresh pages each time costs more
 than filling them with pixels; so the memory of a task that nobody holds any more serves the next one.

@@ -15,9 +15,7 @@ from fewshift.data.spec import Spec, flat_spec
 from fewshift.errors import DataError
 from fewshift.types import SPLITS, Split
 
-GivenSplit: TypeAlias = Mapping[
-    Split, Sequence[str]
-]  # split -> its classes' names, in the order of their ids
+GivenSplit: TypeAlias = Mapping[Split, Sequence[str]]  # the names of its classes, in the order of their ids
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,25 +12,18 @@ from PIL import Image, ImageDraw, ImageFont
 from fewshift.data.domain import Domain, Item, Pixels
 from fewshift.data.whole_files import write_whole
 from fewshift.errors import DataError
-from fewshift.progress import Track, silent
 from fewshift.types import SPLITS
 
 TILE, GAP, LABEL, LINE = 84, 4, 150, 18
 PAPER, INK, FAINT = (255, 255, 255), (30, 30, 35), (110, 110, 120)
 
 
-def contact_sheet(
-    domains: Sequence[Domain],
-    path: Path,
-    *,
-    per_domain: int = 12,
-    track: Track = silent,
-) -> None:
-    """One row a domain: one image from each of `per_domain` classes spread over its splits."""
+def contact_sheet(domains: Sequence[Domain], path: Path, *, per_domain: int = 12) -> None:
+    """One row per domain: one image from each of `per_domain` classes spread over its splits."""
     if not domains:
         raise DataError(f"{path}: there is no domain to show")
     rows = []
-    for domain in track(domains, label="draw contact sheet", total=len(domains)):
+    for domain in domains:
         items = _spread(domain, per_domain)
         counts = "/".join(str(len(domain.spec.splits[s])) for s in SPLITS)
         facts = [
@@ -43,7 +36,7 @@ def contact_sheet(
 
 
 def class_sheet(domain: Domain, path: Path, *, classes: int = 12, per_class: int = 10) -> None:
-    """One row a class of a domain."""
+    """One row per class of a domain."""
     chosen = [c for c, _ in _spread(domain, classes)]
     rows = []
     for c in chosen:

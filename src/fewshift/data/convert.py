@@ -2,7 +2,7 @@
 
 As Meta-Dataset's own conversion does it: a JPEG in RGB is stored byte for byte, anything else is stored as a
 JPEG of quality 75. An interrupted conversion goes on where it stopped; a finished one that is asked for again
-converts those classes anew whose images have changed since.
+converts again the classes whose images have changed since.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def convert(
     provenance: Provenance | None = None,
     track: Track = silent,
 ) -> Spec:
-    """Convert whatever is in `source`: MNIST's or CIFAR's test files as published, or a folder a class."""
+    """Convert whatever is in `source`: MNIST's or CIFAR's published test files, or one folder per class."""
     published = recognise(source)
     if published is not None:
         return convert_published(published, source, target, track)

@@ -23,7 +23,7 @@ Words: TypeAlias = NDArray[np.uint32]
 _POLYNOMIAL = 0x82F63B78  # reflected: the highest bit stands for x^0
 _ONE = 0x80000000
 _MASK_DELTA = 0xA282EAD8
-_KEEP = 8 * 2**20  # bytes of scratch memory a thread
+_KEEP = 8 * 2**20  # bytes of scratch memory per thread
 _LANES = 1 << 13  # chunks side by side: enough to hide the interpreter, few enough to stay in the cache
 
 
@@ -133,7 +133,7 @@ def _scratch(size: int) -> NDArray[np.uint8]:
 
 
 def _remainders(rows: NDArray[np.uint8]) -> Words:  # (n, 4k) -> (n,)
-    """The remainder of every row, four bytes a step."""
+    """The remainder of every row, four bytes per step."""
     low, high = _word_tables()
     words = rows.view("<u4")
     result = np.empty(len(words), np.uint32)

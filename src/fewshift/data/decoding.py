@@ -8,7 +8,8 @@ frame counts.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -39,29 +40,28 @@ def decode(encoded: bytes, where: object, *, upright: bool = True, grey: bool = 
     plain = plain_pixels(encoded, MAX_PIXELS)
     if plain is not None:
         return plain if grey or plain.shape[2] == 3 else plain.repeat(3, axis=2)
-    try:
+    with _faults_named(where):
         picture = open_picture(encoded, where)
         if upright and "exif" in picture.info:
-            return np.array(_to_rgb(_turned_upright(picture), where))
+            picture = _turned_upright(picture)
         return np.array(_to_rgb(picture, where))
-    except DataError:
-        raise
-    except Exception as problem:  # the plugins raise a dozen kinds on damaged files, some of them bare
-        what = str(problem).strip() or type(problem).__name__
-        raise DataError(
-            f"{where}: the picture is damaged or cut short ({what}): "
-            "copy it again from its source or take it out"
-        ) from problem
 
 
 def from_picture(picture: Image.Image, where: str) -> Pixels:
     """A picture that Pillow has opened, as RGB and upright; the caller's own object stays as it is."""
     _check_size(picture.size, where)
-    try:
+    with _faults_named(where):  # a lazily opened file may turn out damaged, or be closed
         return np.array(_to_rgb(_turned_upright(picture), where))
+
+
+@contextmanager
+def _faults_named(where: object) -> Iterator[None]:
+    """Whatever Pillow raises, as one sentence: its plugins raise a dozen kinds, some of them bare."""
+    try:
+        yield
     except DataError:
         raise
-    except Exception as problem:  # a lazily opened file may turn out damaged, or be closed
+    except Exception as problem:
         what = str(problem).strip() or type(problem).__name__
         raise DataError(
             f"{where}: the picture is damaged or cut short ({what}): "

@@ -1,4 +1,4 @@
-"""A folder with a folder a class, as a domain."""
+"""A folder with one folder of images per class, as a domain."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def folder_domain(
 
 
 def list_folder(folder: Path) -> FolderContents:
-    """The classes and image files of the tree, and what it holds besides, with the reason it is left out."""
+    """The classes and image files of the tree, and what else it holds, with the reason why it is left out."""
     if not folder.is_dir():
         what = "a file, not a folder" if folder.exists() else "not there"
         raise DataError(f"{folder}: this is {what}: give a folder that holds a folder of images a class")

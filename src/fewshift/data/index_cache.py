@@ -4,7 +4,7 @@ Built once and kept in one file beside the records or, where that folder cannot 
 cache folder. A class file whose size or time of change is not what it was is scanned again.
 
 The file is a row of little-endian 64-bit numbers: a signature, the CRC-32 of all that follows, the number of
-classes, four numbers a class (size, time, checked, records), and each class's record starts and end.
+classes, four numbers per class (size, time, checked, records), and each class's record starts and end.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from fewshift.data.decoding import decode
 from fewshift.data.descriptors import opened, read_at
 from fewshift.data.example import Malformed, decode_example
-from fewshift.data.pixels import decode
 from fewshift.data.scan_window import MAX_FAULTS, Scan
 from fewshift.data.tfrecord import FOOTER, HEADER
 from fewshift.errors import DataError

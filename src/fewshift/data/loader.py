@@ -1,8 +1,8 @@
 """Reading ahead: tasks equal to the serial ones, in the same order, while the consumer works.
 
 Tasks that come from files are read by processes, which write them into shared memory: threads would wait for
-the interpreter's lock a few hundred times a task. All others are read by threads, since whoever made their
-source may not have thought of other processes.
+the interpreter's lock a few hundred times per task. All others are read by threads, since their
+sources may not be made for several processes.
 """
 
 from __future__ import annotations
@@ -69,9 +69,8 @@ def _threads(read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int) ->
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
     finally:
-        torch.set_num_threads(
-            torch.get_num_threads()
-        )  # for threads begun later, which inherit the last value
+        # threads that are begun later inherit the last value that was set
+        torch.set_num_threads(torch.get_num_threads())
 
 
 def _processes(read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int) -> Iterator[Episode]:

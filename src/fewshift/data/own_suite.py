@@ -1,4 +1,4 @@
-"""A suite of one's own in one small file.
+"""A user's own suite in one small file.
 
     {"name": "garden",
      "domains": {
@@ -6,7 +6,7 @@
        "insects": {"folder": "photos/insects", "role": "seen", "split": {"train": 0.8, "test": 0.2}},
        "weeds":   {"folder": "photos/weeds", "role": "unseen"}}}
 
-`records` is a folder of one converted domain, `folder` one with a folder of images a class; paths start at
+`records` is a folder of one converted domain, `folder` one with a folder of images per class; paths start at
 the file. `split` gives shares (and a `seed`) or lists of class names, or names a file with such lists;
 without it classes of a seen domain are split 70/15/15 and those of other domains are all for testing.
 """
@@ -23,7 +23,7 @@ from fewshift.data.class_split import ALL_TEST, ClassSplit, DrawnSplit, read_spl
 from fewshift.data.domain import Domain, Provenance, Role
 from fewshift.data.folder import folder_domain
 from fewshift.data.records_folder import open_domain
-from fewshift.data.spec_fields import Fields, load_fields, show
+from fewshift.data.spec_fields import Fields, read_fields, show
 from fewshift.data.suite_file import ROLES, SuiteEntry
 from fewshift.errors import DataError
 from fewshift.progress import Track, silent
@@ -37,7 +37,7 @@ def is_own_suite(file: Path) -> bool:
     """Does this `suite.json` list domains wherever they lie, and not those in its folder?"""
     if not file.is_file():
         return False
-    values = _read(file).values
+    values = read_fields(file, "write it anew").values
     return set(values) == {"name", "domains"} and isinstance(values["name"], str)
 
 
@@ -45,7 +45,7 @@ def open_own_suite(
     file: Path, names: Collection[str] | None = None, track: Track = silent
 ) -> tuple[str, list[Domain]]:
     """The suite's name and its domains, or those named."""
-    fields = _read(file)
+    fields = read_fields(file, "write it anew")
     if unknown := sorted(set(fields.values) - {"name", "domains"}):
         fields.refuse(f"the key {show(unknown[0])} is not known: a suite has `name` and `domains`")
     name = fields.text(fields.values.get("name", file.stem), "the name of the suite")
@@ -85,13 +85,11 @@ def _open(fields: Fields, base: Path, name: str, values: Any, track: Track) -> D
             fields.refuse(f"{name} has a `split`, but records bring their own: remove it")
         domain = open_domain(path, SuiteEntry(role, Provenance(**texts)), track=track)
         return replace(domain, spec=replace(domain.spec, name=name))
-    split = _split(fields, base, name, values["split"]) if "split" in values else _usual(role)
+    split: ClassSplit = DrawnSplit() if role == "seen" else ALL_TEST
+    if "split" in values:
+        split = _split(fields, base, name, values["split"])
     provenance = Provenance(**{"origin": path.name, **texts})
     return folder_domain(path, name, split=split, role=role, provenance=provenance)
-
-
-def _usual(role: Role) -> ClassSplit:
-    return DrawnSplit() if role == "seen" else ALL_TEST
 
 
 def _split(fields: Fields, base: Path, name: str, value: Any) -> ClassSplit:
@@ -116,10 +114,3 @@ def _shares(fields: Fields, name: str, value: Mapping[str, Any], remedy: str) ->
         return DrawnSplit(train, valid, test, seed)
     except DataError as problem:
         raise DataError(f"{fields.where}: {name}: {problem}") from problem
-
-
-def _read(file: Path) -> Fields:
-    try:
-        return load_fields(file.read_text(encoding="utf-8-sig"), str(file))
-    except (OSError, UnicodeDecodeError) as problem:
-        raise DataError(f"{file}: it cannot be read as text ({problem}): write it anew") from problem

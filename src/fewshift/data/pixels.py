@@ -1,4 +1,4 @@
-"""Pixels: encoded bytes to RGB, and RGB to the tensor a network reads.
+"""RGB pixels to the tensor that a network reads.
 
 Two rules, named apart so that numbers are never mixed. The protocol rule is Meta-Dataset's: straight to
 84 x 84, bilinear with aligned corners, no antialias, no rounding, [-1, 1]. The practical rule is what most
@@ -15,28 +15,11 @@ import numpy as np
 from PIL import Image
 
 from fewshift.data.buffers import lease
-from fewshift.data.decoding import MAX_PIXELS, decode
 from fewshift.data.domain import Pixels
 from fewshift.data.resize import Floats, resize_aligned, resize_mixed
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-__all__ = [
-    "IMAGENET_MEAN",
-    "IMAGENET_STD",
-    "MAX_PIXELS",
-    "PROTOCOL_84",
-    "PROTOCOL_84_ROUNDED",
-    "PixelRule",
-    "Planes",
-    "at_once",
-    "decode",
-    "practical",
-    "prepare",
-    "prepare_into",
-    "prepare_planes_into",
-]
 
 Channels: TypeAlias = tuple[float, float, float]
 IMAGENET_MEAN: Channels = (0.485, 0.456, 0.406)
@@ -60,9 +43,7 @@ class PixelRule:
     std: Channels = (0.5, 0.5, 0.5)
     crop: float | None = None
     filter: Literal["bilinear", "bicubic"] = "bilinear"
-    rounded: bool = (
-        False  # protocol only: resized values become whole grey levels, as a cache of larger images has them
-    )
+    rounded: bool = False  # protocol only: resized values become whole grey levels, as some caches have them
 
     @property
     def name(self) -> str:
@@ -149,7 +130,7 @@ def _together(images: Sequence[Pixels]) -> Iterator[Planes]:
     for (height, width, channels), group in groups.items():
         step = at_once(channels)
         for places in (group[start : start + step] for start in range(0, len(group), step)):
-            # All at once: each step by itself would hand the interpreter's lock to and fro between threads.
+            # All at once: one by one, threads would keep handing the interpreter's lock to each other.
             stacked = np.concatenate([images[place].reshape(1, height, width, channels) for place in places])
             yield Planes(places, np.ascontiguousarray(stacked.transpose(0, 3, 1, 2)))
 

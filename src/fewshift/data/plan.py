@@ -1,6 +1,6 @@
 """Which classes and images make a task: pure functions of counts and a stream of random numbers.
 
-Meta-Dataset's protocol in its four steps: classes, query images a class, support images a class, images.
+Meta-Dataset's protocol in its four steps: classes, query images per class, support images per class, images.
 Symbols: N classes of the task, n_c images of class c, q query images of every class, k_c shots of class c.
 """
 

@@ -25,7 +25,7 @@ class Protocol:
 
     min_way: int = 5
     max_way: int = 50
-    max_query: int = 10  # query images a class, at most
+    max_query: int = 10  # query images per class, at most
     max_support: int = 500  # support images of a task, at most
     max_contribution: int = 100  # what one class adds to the support size, at most; its shots may be more
     min_log_weight: float = -_LN_2
@@ -33,8 +33,8 @@ class Protocol:
     max_span: int = 392  # leaves under a node of a hierarchy that may give a task, at most
     min_images: int = 0  # smaller classes are left out
     way: int | None = None  # fixed number of classes; None: drawn
-    shot: int | None = None  # fixed support images a class; None: drawn
-    query: int | None = None  # fixed query images a class; None: as many as the smallest class allows
+    shot: int | None = None  # fixed support images per class; None: drawn
+    query: int | None = None  # fixed query images per class; None: as many as the smallest class allows
     grouped: bool = True  # classes of a task share an alphabet or a node where the domain has them
 
     def __post_init__(self) -> None:
@@ -122,7 +122,7 @@ STANDARDS: Mapping[str, Protocol] = {"varying": VARYING, "five-shot": FIVE_SHOT,
 
 
 def free(way: int | None = None, shot: int | None = None, query: int | None = None) -> Protocol:
-    """A setting of one's own: what is None is drawn as in the standard.
+    """A custom setting: what is None is drawn as in the standard.
 
     A fixed way takes its classes from the whole split, whatever alphabets or nodes they belong to.
 

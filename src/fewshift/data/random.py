@@ -1,4 +1,4 @@
-"""Random numbers that a task's address names for ever.
+"""Random numbers that depend on nothing but a task's address.
 
 NumPy promises that the raw output of its bit generators never changes, and promises nothing of the kind for
 the methods of `Generator`. So the bits come from NumPy (Philox, keyed by a hash of the address) and all that

@@ -99,7 +99,7 @@ class _Memory:
         return True
 
     def remove(self, folder: str) -> None:
-        """For a parent that could not, perhaps because it was killed before anything was lent."""
+        """In place of a parent that could not, perhaps because it was killed before it lent any memory."""
         for found in {folder, *(str(path.parent) for path in self._views)} - {""}:
             shutil.rmtree(found, ignore_errors=True)
 

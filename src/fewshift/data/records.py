@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from fewshift.data.decoding import decode
 from fewshift.data.descriptors import SHARED, Descriptors, read_at
 from fewshift.data.domain import Item, Pixels
 from fewshift.data.example import decode_example
 from fewshift.data.example_batch import Examples
 from fewshift.data.index_cache import REMEDY, Entry, RecordIndex, class_file, index_folder
-from fewshift.data.pixels import decode
 from fewshift.data.spec import Spec
 from fewshift.data.spec_json import SPEC_FILE
 from fewshift.data.tfrecord import Fault, Frames, bad_contents, bad_labels, bad_lengths
@@ -28,7 +28,7 @@ _ONE_GO = 2**20  # bytes of a file that are read in one go, if enough of them ar
 
 
 class RecordSource:
-    """An `ImageSource` over one `<class id>.tfrecords` file a class.
+    """An `ImageSource` over one `<class id>.tfrecords` file per class.
 
     Reads are positioned, so threads share the files; at most 64 of them are open at a time in a process, or
     what `files` allows. It can be pickled, and goes on after a fork. The label inside every record is

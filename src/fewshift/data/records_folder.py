@@ -14,36 +14,23 @@ from fewshift.progress import Track, silent
 
 
 def open_domain(
-    folder: Path,
-    entry: SuiteEntry | None = None,
-    *,
-    check: bool = True,
-    verify: bool = False,
-    prepare: bool = True,
-    track: Track = silent,
+    folder: Path, entry: SuiteEntry | None = None, *, prepare: bool = True, track: Track = silent
 ) -> Domain:
     """The domain in this folder; its role and origin come from `entry`, else from the suite around it.
 
-    The first time, all records are read once and checked; `check=False` reads their lengths only, and with
-    `prepare=False` either waits for the first image. `verify` checks each record whenever it is read.
+    The first time, all records are read once and checked; `prepare=False` puts that off to the first image.
     """
     spec = read_spec(folder)
     entry = entry or read_suite(folder.parent).get(spec.name) or SuiteEntry("unseen")
     known = entry.provenance != Provenance()
-    source = RecordSource(folder, spec, check=check, verify=verify)
+    source = RecordSource(folder, spec)
     if prepare:
         source.prepare(track)
     return Domain(spec, source, entry.role, entry.provenance if known else read_provenance(folder))
 
 
 def open_records(
-    root: Path,
-    names: Collection[str] | None = None,
-    *,
-    check: bool = True,
-    verify: bool = False,
-    prepare: bool = True,
-    track: Track = silent,
+    root: Path, names: Collection[str] | None = None, *, prepare: bool = True, track: Track = silent
 ) -> list[Domain]:
     """The domains below this folder, or those named, in the order of `suite.json` or of Meta-Dataset."""
     folders: dict[str, Path] = {}
@@ -59,14 +46,7 @@ def open_records(
     suite = read_suite(root.parent if list(folders.values()) == [root] else root)
     order = [*(name for name in suite if name in folders), *sorted(folders.keys() - suite.keys())]
     return [
-        open_domain(
-            folders[name],
-            suite.get(name, SuiteEntry("unseen")),
-            check=check,
-            verify=verify,
-            prepare=prepare,
-            track=track,
-        )
+        open_domain(folders[name], suite.get(name, SuiteEntry("unseen")), prepare=prepare, track=track)
         for name in order
         if names is None or name in names
     ]

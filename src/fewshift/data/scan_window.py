@@ -17,7 +17,7 @@ from fewshift.data.example_batch import Flags, Places
 from fewshift.data.tfrecord import BAD_LENGTH, Fault, Frames, bad_contents, bad_labels, bad_lengths
 
 WINDOW = 4 * 2**20
-MAX_FAULTS = 100  # a file; more would say nothing new
+MAX_FAULTS = 100  # per file; more would say nothing new
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Unfinished:
     bounds: list[Places] = field(default_factory=lambda: [np.zeros(1, np.int64)])
     records: int = 0
     faults: list[Fault] = field(default_factory=list)
-    broken: bool = False  # nothing behind the last record can be told
+    broken: bool = False  # what lies behind the last record cannot be read
 
     @staticmethod
     def of(file: ClassFile, status: os.stat_result) -> Unfinished:
@@ -100,7 +100,7 @@ class Piece:
 def check_window(pieces: Sequence[Piece]) -> None:
     """Check the frames of these pieces together and tell their files what was found.
 
-    Of a file there may be one piece with frames and, behind it, one that tells why no more can follow.
+    Of a file there may be one piece with frames and, behind it, one that says why no more can follow.
     """
     frames, piece_of = _side_by_side(pieces)
     trusted = _trusted(bad_lengths(frames), piece_of)

@@ -28,7 +28,7 @@ PAGE = 1024  # floats: pieces begin at multiples of it
 KEPT = 160 * 2**20  # bytes that wait for later tasks at most
 MEMORY_FOLDER = Path("/dev/shm")
 PREFIX = "fewshift-tasks-"
-ABANDONED = 3600  # seconds: what is so old and held by nobody was left by processes that were killed together
+ABANDONED = 3600  # seconds: files older than this that no process holds were left by killed processes
 _told = False
 
 
@@ -61,7 +61,7 @@ class SharedMemory:
             return None
 
     def folder(self) -> str:
-        """Where the first file will be, for whoever has to clean up after a killed process; "" if nowhere."""
+        """Where the first file will be, for cleaning up after a killed process; "" if nowhere."""
         home = _homes()[0]
         with contextlib.suppress(OSError):
             self._files[home] = _File(home)
@@ -127,7 +127,7 @@ class _File:
     def _grow(self, size: int) -> None:
         with open(self.path, "r+b") as file:
             if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size * 4)  # or a full folder would kill whoever writes
+                os.posix_fallocate(file.fileno(), 0, size * 4)  # or a full folder would kill the writer
             else:
                 file.truncate(size * 4)
             self._size = size
@@ -153,7 +153,7 @@ def _held(path: Path) -> int:
 
 
 def _sweep(home: Path) -> None:
-    """Remove what processes left here that were killed all at once, with nobody to clean up after them."""
+    """Remove what processes left here that were killed together, so that none could clean up."""
     if sys.platform == "win32":  # where a file in use cannot be removed by others
         return
     for folder in home.glob(f"{PREFIX}*"):

@@ -1,4 +1,4 @@
-"""What a domain holds, in integers: classes, images a class, splits, and how classes group.
+"""What a domain holds, in integers: classes, images per class, splits, and how classes group.
 
 A `Spec` is all the sampler needs; it can be had from a `dataset_spec.json` without a single image
 (`fewshift.data.spec_json`).

@@ -1,4 +1,4 @@
-"""Strict readers of the fields of a `dataset_spec.json`: each answers a wrong value with a sentence."""
+"""Strict readers of the fields of specs and suite files: each answers a wrong value with a sentence."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from fewshift.errors import DataError
@@ -14,7 +15,7 @@ from fewshift.types import SPLITS, Split
 
 T = TypeVar("T")
 
-MAX_IMAGES = 10**8  # a class; the largest official one has 340,029
+MAX_IMAGES = 10**8  # per class; the largest official one has 340,029
 MAX_NAME = 1000  # characters
 SPLIT_KEYS: Mapping[Split, str] = {"train": "TRAIN", "valid": "VALID", "test": "TEST"}
 
@@ -103,6 +104,14 @@ def load_fields(text: str, where: str) -> Fields:
     if not isinstance(values, dict):
         raise DataError(f"{where}: the file holds {show(values)}: it must hold a JSON object")
     return Fields(where, values)
+
+
+def read_fields(file: Path, remedy: str) -> Fields:
+    """The fields of a JSON file; `remedy` says what to do about one that is not text."""
+    try:
+        return load_fields(file.read_text(encoding="utf-8-sig"), str(file))
+    except (OSError, UnicodeDecodeError) as problem:
+        raise DataError(f"{file}: it cannot be read as text ({problem}): {remedy}") from problem
 
 
 def show(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The hierarchical spec: a graph of WordNet nodes a split, whose leaves are the classes.
+"""The hierarchical spec: a graph of WordNet nodes per split, whose leaves are the classes.
 
 The groups are all inner nodes, sorted by WordNet id, each with the class ids of the leaves under it, sorted
 likewise. Which of them may give a task (how many leaves are too few or too many) is the sampler's business.

@@ -1,4 +1,4 @@
-"""What a domain's images are now, so that nothing that was made from others is taken for theirs."""
+"""A hash of a domain's present images, so that what was made from earlier ones is not used for them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def stamps(files: Iterable[Path]) -> bytes:
 
 
 def _files(source: ImageSource) -> Iterable[Path] | None:
-    """The files that hold the images; None where they are in memory, or nobody knows."""
+    """The files that hold the images; None where they are in memory, or it is not known."""
     if isinstance(source, RecordSource):
         return source.class_files()
     if isinstance(source, CachedSource):

@@ -1,6 +1,6 @@
 """Where the pixel caches of records lie, and whether one still belongs to its records.
 
-The caches of the domains in one folder lie side by side, one folder a domain, in the user's cache folder;
+The caches of the domains in one folder lie side by side, one folder per domain, in the user's cache folder;
 each has a note of the class files it was made from, so that records that were converted anew are never read
 from old pixels.
 """

@@ -16,9 +16,8 @@ from typing import Any
 
 from fewshift.data.domain import Provenance, Role
 from fewshift.data.official import ORDER, SEEN
-from fewshift.data.spec_fields import Fields, load_fields, show
+from fewshift.data.spec_fields import Fields, read_fields, show
 from fewshift.data.whole_files import write_whole
-from fewshift.errors import DataError
 
 SUITE_FILE = "suite.json"
 PROVENANCE_FILE = "provenance.json"
@@ -43,7 +42,7 @@ def read_suite(root: Path) -> dict[str, SuiteEntry]:
     """The entries of this folder's `suite.json`; Meta-Dataset's own if there is none."""
     if not (root / SUITE_FILE).exists():
         return {name: SuiteEntry("seen" if name in SEEN else "unseen") for name in ORDER}
-    fields = _read(root / SUITE_FILE)
+    fields = read_fields(root / SUITE_FILE, "copy the file again")
     return {name: _entry(fields, name) for name in fields.values}
 
 
@@ -51,7 +50,7 @@ def read_provenance(folder: Path) -> Provenance:
     """What this domain's own `provenance.json` says."""
     if not (folder / PROVENANCE_FILE).exists():
         return UNKNOWN
-    fields = _read(folder / PROVENANCE_FILE)
+    fields = read_fields(folder / PROVENANCE_FILE, "copy the file again")
     return _provenance(fields, "the domain", fields.values)
 
 
@@ -78,13 +77,6 @@ def _entry(fields: Fields, name: str) -> SuiteEntry:
 def _provenance(fields: Fields, name: str, values: Mapping[str, Any]) -> Provenance:
     known = {key: _text(fields, name, values, names) for key, names in _KEYS.items()}
     return Provenance(**{key: text for key, text in known.items() if text})
-
-
-def _read(file: Path) -> Fields:
-    try:
-        return load_fields(file.read_text(encoding="utf-8-sig"), str(file))
-    except (OSError, UnicodeDecodeError) as problem:
-        raise DataError(f"{file}: it cannot be read as text ({problem}): copy the file again") from problem
 
 
 def _text(fields: Fields, name: str, values: Mapping[str, Any], keys: tuple[str, ...]) -> str:

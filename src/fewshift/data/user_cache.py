@@ -1,4 +1,4 @@
-"""Where things are kept that can be made again."""
+"""The user's cache folder, for what can be made again."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A classifier on one's own images: a few labelled ones in, a fitted and saved classifier out."""
+"""A classifier for a user's own images: a few labelled ones in, a fitted and saved classifier out."""

@@ -18,7 +18,7 @@ from fewshift.estimator.labels import class_array
 from fewshift.estimator.recipes import Recipe, recipe
 from fewshift.estimator.temperature import calibrated_scale
 from fewshift.estimator.trials import SCALE, HeldOut, leave_one_out, watched
-from fewshift.estimator.unknown import Familiar, familiar, familiar_from_prototypes
+from fewshift.estimator.unknown import familiar, familiar_from_prototypes
 from fewshift.methods.coefficients import named
 from fewshift.methods.rates import Pair
 from fewshift.nets.adapters import LAST
@@ -72,15 +72,14 @@ def adapt(tools: Tools, support: Support) -> Fitted:
         end = _descended(engine, light, plan, start, choice.settings, tick)
     features = tools.engine.embed(end.params, task.support.images)
     centres = prototypes(features, task.support.labels, task.way)
+    held = choice.evidence or leave_one_out(features, task.support.labels, task.way)
     return Fitted(
         classes=class_array(support.classes),
         params=end.params,
         prototypes=centres,
         counts=_counts(task),
         scale=_scale(tools, choice),
-        familiar=_familiar(
-            choice.evidence or leave_one_out(features, task.support.labels, task.way), centres
-        ),
+        familiar=familiar(held) if len(held.labels) else familiar_from_prototypes(centres),
         settings=choice.settings,
         coefficients=_shares(plan, tools.kit),
         losses=tuple(end.losses.tolist()),
@@ -168,10 +167,6 @@ def _scale(tools: Tools, choice: Choice) -> float:
     if tools.mode == "published":
         return SCALE
     return default if choice.evidence is None else calibrated_scale(choice.evidence, default)
-
-
-def _familiar(found: HeldOut, centres: Tensor) -> Familiar:
-    return familiar(found) if len(found.labels) else familiar_from_prototypes(centres)
 
 
 def _hints(engine: Engine, support: Support, task: Task, second: HeldOut | None) -> tuple[Hint, ...]:

@@ -62,7 +62,7 @@ class FewShotClassifier(SklearnContract, FitResults):
 
     @own_modes()
     def fit(self, X: inputs.Images, y: Any = None, *, track: Track = silent) -> FewShotClassifier:
-        """Learn from a folder with a folder a class, or from images and their labels."""
+        """Learn from a folder with one folder per class, or from images and their labels."""
         began = time.perf_counter()
         check_parameters(self.method, self.settings, self.seed)
         items, labels = inputs.labelled_items(X, y)
@@ -145,7 +145,7 @@ class FewShotClassifier(SklearnContract, FitResults):
         return found[:, 1] - found[:, 0] if found.shape[1] == 2 else found
 
     def score(self, X: inputs.Images, y: Any = None, sample_weight: Any = None) -> float:
-        """The share of images that get their label; like `fit`, it takes a folder a class, too."""
+        """The share of images that get their label; like `fit`, it takes one folder per class, too."""
         items, labels = inputs.labelled_items(X, y)
         check_kind(labels, self._labels)
         weights = None if sample_weight is None else np.asarray(sample_weight, float)

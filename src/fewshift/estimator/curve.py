@@ -1,4 +1,4 @@
-"""A learning curve on a user's own folder: how good is each method after 1, 2, 5, 10 images a class?"""
+"""A learning curve on a user's own folder: how good is each method after 1, 2, 5, 10 images per class?"""
 
 from __future__ import annotations
 

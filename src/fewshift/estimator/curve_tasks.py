@@ -15,12 +15,12 @@ from functools import cached_property
 from pathlib import Path
 
 from fewshift.data.domain import Domain, Item
-from fewshift.data.folder import FolderSource, folder_domain, list_folder
+from fewshift.data.folder import FolderSource, folder_domain
 from fewshift.data.random import keyed_stream
 from fewshift.errors import DataError, FewshiftError
 
 SHOTS = (1, 2, 5, 10)
-QUERIES = 10  # a class, where its shots leave so many
+QUERIES = 10  # per class, where its shots leave so many
 MOST_CLASSES = 20  # of a task, unless asked for more
 
 
@@ -53,7 +53,7 @@ class CurvePlan:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A short hash of all names of classes and files: lines of another folder tell of other images."""
+        """A short hash of all names of classes and files: lines of another folder are about other images."""
         counts = self.domain.spec.images_per_class
         names = [self.file((c, i)) for c, count in enumerate(counts) for i in range(count)]
         return hashlib.sha256(json.dumps([self.domain.name, names]).encode()).hexdigest()[:16]
@@ -81,7 +81,6 @@ def plan_curve(
     folder: Path, shots: Sequence[int] | None = None, way: int | None = None, tasks: int = 10, seed: int = 0
 ) -> CurvePlan:
     """The plan for a folder-a-class tree; without `shots` those of 1, 2, 5 and 10 that its classes allow."""
-    _check_names_are_text(folder)
     domain = folder_domain(folder)
     classes = domain.spec.classes
     if classes < 2:
@@ -110,13 +109,6 @@ def plan_curve(
         tasks,
         seed,
     )
-
-
-def _check_names_are_text(folder: Path) -> None:
-    """Class names seed random numbers and stand on pages: bytes that are no text can do neither."""
-    for name in [folder.resolve().name, *list_folder(folder).classes]:
-        if name.encode("utf-8", "ignore").decode() != name:
-            raise DataError(f"{folder}: the folder name {name!a} is not UTF-8 text: rename it")
 
 
 def draw(plan: CurvePlan, index: int) -> Drawn:

@@ -91,7 +91,7 @@ def metadata(classifier: FewShotClassifier) -> dict[str, Any]:
 
 
 def preparation(rule: PixelRule) -> str:
-    """The pixel rule as a sentence, for whoever writes it anew in another language."""
+    """The pixel rule as a sentence, for reimplementing it in another language."""
     if rule.kind == "protocol":
         resize = f"resize to {rule.size} x {rule.size}, bilinear with aligned corners and no antialias"
         resize += ", rounded to whole levels" if rule.rounded else ""

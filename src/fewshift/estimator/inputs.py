@@ -44,7 +44,7 @@ class Prepared:
 
 
 def folder_items(folder: str | os.PathLike[str]) -> tuple[list[Path], list[str]]:
-    """The image files of a folder with a folder a class, and the class of each."""
+    """The image files of a folder with one folder per class, and the class of each."""
     path = Path(folder)
     found = list_folder(path)
     check_names(list(found.classes), str(path))
@@ -58,7 +58,7 @@ def folder_items(folder: str | os.PathLike[str]) -> tuple[list[Path], list[str]]
 
 
 def labelled_items(images: Images, labels: Any) -> tuple[list[Any], list[Hashable]]:
-    """Single images and their labels, from both, or from a folder with a folder a class alone."""
+    """Single images and their labels, from both, or from a folder with one folder per class alone."""
     if labels is None:
         if not isinstance(images, str | os.PathLike):
             raise FewshiftError(
@@ -195,12 +195,12 @@ def _walk(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
         if entry.name.startswith("."):
             continue
         if entry.is_dir():
-            if entry.resolve() not in above:  # a link back up would go round for ever
+            if entry.resolve() not in above:  # a link back up would never end
                 yield from _walk(entry, above)
         else:
             yield entry
 
 
 def _is_image(path: Path) -> bool:
-    """By its name; a link to nothing counts, so that whoever reads it says what is wrong."""
+    """By its name; a broken link counts, so that reading it says what is wrong."""
     return path.suffix.lower() in SUFFIXES and (path.is_file() or not path.exists())

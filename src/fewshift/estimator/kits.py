@@ -1,4 +1,4 @@
-"""Which kit a classifier uses, loaded once a process, and the engine that runs it."""
+"""Which kit a classifier uses, loaded once per process, and the engine that runs it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.estimator.inputs import name_of, pixels_of
 from fewshift.progress import Track, silent
 
-AT_ONCE = 64  # images a pass
+AT_ONCE = 64  # images per pass
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Unreadable:
 def predictions(
     classifier: FewShotClassifier, items: Sequence[Any], track: Track = silent
 ) -> Iterator[Prediction | Unreadable]:
-    """One answer an image, in their order, some images at a time."""
+    """One answer per image, in their order, some images at a time."""
     rule = classifier._opened.rule
     read = (_read(item, place, rule) for place, item in enumerate(items))
     watched = track(read, label="predicting", total=len(items))

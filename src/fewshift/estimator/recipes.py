@@ -24,7 +24,7 @@ from fewshift.methods.build import (
     start_shares,
     tuned_rates,
 )
-from fewshift.methods.rates import PA_RATES, TSA_RATES, BySeen, Pair
+from fewshift.methods.rates import PA_RATES, TSA_RATES, Pair
 from fewshift.nets.kit import Kit
 from fewshift.types import Preconditioner, Task, TaskParams
 
@@ -56,7 +56,7 @@ def recipe(method: str, kit: Kit, task: Task, as_published: bool = False) -> Rec
         matrices = blend_sites(coefficients, kit.preconditioners.matrices())
         if not as_published:
             matrices = part_of(matrices, matrix_share(kit, WITH_STARTS[0], oracle=False)(task, coefficients))
-    published = _published(method, kit)
+    published = {"tsa": TSA_RATES, "pa": PA_RATES}.get(method) or published_rates(kit)
     name = _validated_name(method, kit)
     validated = published if name is None else tuned_rates(kit, name)
     return Recipe(
@@ -93,10 +93,6 @@ def _updates(
     if method in ("tsa", "pa"):
         return lambda pair: Adadelta(site_rates(start, *pair, last_site=last))
     return lambda pair: Preconditioned(matrices, site_rates(start, *pair, last_site=last))
-
-
-def _published(method: str, kit: Kit) -> BySeen:
-    return {"tsa": TSA_RATES, "pa": PA_RATES}.get(method) or published_rates(kit)
 
 
 def _validated_name(method: str, kit: Kit) -> str | None:

@@ -59,7 +59,7 @@ def not_fitted(what: str) -> NotFitted:
     """The error; where scikit-learn is in use it is one of its NotFittedErrors as well."""
     message = f"this classifier is not fitted and has no {what} yet: call fit first, or fewshift.load"
     exceptions = sys.modules.get("sklearn.exceptions")
-    if exceptions is None:  # nobody here can be waiting for its kind of error
+    if exceptions is None:  # so no caller can be catching its kind of error
         return NotFitted(message)
     kind: type[NotFitted] = type("NotFitted", (NotFitted, exceptions.NotFittedError), {})
     return kind(message)

@@ -1,7 +1,7 @@
 """What held-out support images say of an adaptation, along its whole way.
 
 Half of each class is held out in turn. The rest is adapted on as the whole would be, and after a few steps at
-a time the held-out half is compared with the prototypes: one descent a half gives the whole stopping curve,
+a time the held-out half is compared with the prototypes: one descent per half gives the whole stopping curve,
 and the honest cosines that calibration needs. Both together cost about one adaptation on the whole set.
 """
 
@@ -133,7 +133,7 @@ def held_out_along(
     stops: Sequence[int],
     tick: Callable[[], None],
 ) -> Iterator[tuple[int, HeldOut]]:
-    """(steps taken, held-out cosines) at every stop, both folds abreast; the caller may stop listening."""
+    """(steps taken, held-out cosines) at every stop, both folds in step; the caller may stop early."""
     ways = []
     for fold in folds:
         part = Labelled(task.support.images[fold.kept], task.support.labels[fold.kept])

@@ -58,7 +58,7 @@ def widening(count: int) -> float:
 
 
 def familiar_from_prototypes(prototypes: Tensor) -> Familiar:  # (way, d)
-    """With one image a class: an image as far from every class as the classes are from each other is unlike.
+    """With one image per class: an image is unlike if it is as far from every class as they are apart.
 
     The mean lies half-way between a class itself and its nearest neighbour.
     """

@@ -47,7 +47,7 @@ def averaged(board: Board) -> list[tuple[str, list[str]]]:
     found = [(label, board.domains(*roles)) for label, roles in AVERAGES]
     both = board.domains("seen") and board.domains("unseen")
     known = [(label, domains) for label, domains in found if domains and (both or label != "all")]
-    return known or [("all", board.domains())]  # nobody said which domains were trained on
+    return known or [("all", board.domains())]  # it is not known which domains were trained on
 
 
 def percent(found: Interval | None, signed: bool = False) -> Value | None:

@@ -1,4 +1,4 @@
-"""Scores sorted into boards: one board a set of identical tasks, one column a contender."""
+"""Scores sorted into boards: one board per set of identical tasks, one column per contender."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from fewshift.errors import DataError
 from fewshift.evaluation.scores import Read, Score
 from fewshift.evaluation.statistics import Interval, combined, interval, paired
 
-ROLES = (
-    "seen",
-    "unseen",
-    "valid_unseen",
-)  # in the order of printing; valid_unseen is in no average but its own
+# in the order of printing; valid_unseen is in no average but its own
+ROLES = ("seen", "unseen", "valid_unseen")
 ORACLE_MARK = "°"
 
 

@@ -16,7 +16,7 @@ LONGEST = 18  # characters of a class name beside a chart; the whole name is in 
 
 
 def learning_curves(shots: Sequence[int], series: Sequence[tuple[str, Sequence[Interval]]]) -> str:
-    """Accuracy against images a class, with intervals; numbers of shots are evenly spaced."""
+    """Accuracy against images per class, with intervals; numbers of shots are evenly spaced."""
     values = [v for _, row in series for v in row]
     least = max(0.0, min(v.mean - v.half for v in values))
     most = min(1.0, max(v.mean + v.half for v in values))

@@ -19,8 +19,7 @@ from fewshift.evaluation.curve_tables import (
     seconds_by_shot,
     shot_words,
 )
-from fewshift.evaluation.html import facts_list, table_html
-from fewshift.evaluation.page_style import STYLE
+from fewshift.evaluation.html import document, facts_list, table_html
 
 MOST_SHOWN = 30  # classes of a matrix that can still be read
 
@@ -59,14 +58,7 @@ def curve_page(
         f"<section><h2>Cost</h2>{table_html(seconds_by_shot(found))}</section>",
         f"<footer>made by fewshift {__version__}</footer>",
     ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title>'
-        f"<style>{STYLE}{CURVE_STYLE}</style></head>\n<body><main>\n"
-        + "\n".join(body)
-        + "\n</main></body></html>\n"
-    )
+    return document(title, body, CURVE_STYLE)
 
 
 def _lead(found: CurveScores) -> str:

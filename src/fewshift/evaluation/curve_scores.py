@@ -1,4 +1,4 @@
-"""A learning curve as its lines: accuracies by method and shots, and what was said of every image."""
+"""A learning curve as its lines: accuracies by method and shots, and the answer about every image."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def _moved(values: Tensor, device: torch.device) -> Tensor:
 def attempt(
     method: Method, episodes: Sequence[Episode], together: Together | None = None
 ) -> list[tuple[Adapted, Tensor, float]]:
-    """A method on some episodes: classifiers, logits of the queries and seconds a task."""
+    """A method on some episodes: classifiers, logits of the queries and seconds per task."""
     if not episodes:
         return []
     device = episodes[0].task.support.images.device

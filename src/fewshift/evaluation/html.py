@@ -28,11 +28,18 @@ def page(report: Report, title: str = "Few-shot results") -> str:
     body.append(
         f"<footer>made by fewshift {__version__} from result lines; nothing here was computed anew</footer>"
     )
+    return document(title, body)
+
+
+def document(title: str, body: Iterable[str], more_style: str = "") -> str:
+    """The parts of a body as a whole page."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title>'
-        f"<style>{STYLE}</style></head>\n<body><main>\n" + "\n".join(body) + "\n</main></body></html>\n"
+        f"<style>{STYLE}{more_style}</style></head>\n<body><main>\n"
+        + "\n".join(body)
+        + "\n</main></body></html>\n"
     )
 
 
@@ -111,7 +118,7 @@ def _averages(board: Board) -> list[Group]:
 
 
 def _averages_chart(board: Board, order: Sequence[str]) -> str:
-    """A line a method in the table's order: so many have no colours of their own."""
+    """One line per method, in the table's order: so many have no colours of their own."""
     named = {label: contender for contender, label in board.labels.items()}
     groups = averaged(board)
     rows = [(label, [board.average(named[label], domains) for _, domains in groups]) for label in order]

@@ -1,4 +1,4 @@
-"""How a kit's backbone wants its images."""
+"""The pixel rule of a kit: how its backbone wants its images."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A results file that a killed process can go on with: append-only, one writer, no line twice, none lost.
 
 Each line goes to the kernel in one write, so `kill -9` can at most cut the last line short; opening the file
-again cuts such a stump off and the task is run anew. A power cut may cost the lines of the last second.
+again cuts such a stump off and the task is run again. A power cut may cost the lines of the last second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LINE_BEGINS = b'{"method":'
 SYNC_EVERY = 1.0  # seconds; fsync on every line would cost more than a quick method takes
 
 # What all lines of one file share. Engine, device and versions may change between a run and its resumption:
-# each line tells its own.
+# each line has its own.
 SHARED = ("split", "seed", "protocol", "pixels", "fingerprint", "revealed")
 
 

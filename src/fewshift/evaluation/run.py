@@ -93,7 +93,7 @@ def run(
     track: Track = silent,
     together: Together | None = None,
 ) -> Tally:
-    """Score every method on every task that is not in the file yet, a line a score.
+    """Score every method on every task that is not in the file yet, one line per score.
 
     The next tasks are read while a method runs. Interrupt it whenever you like: the same call goes on.
     `engines` says more of some than their names; `together` as in `evaluate`.
@@ -123,7 +123,7 @@ def run(
         def missing(domain: str, index: int) -> int:
             return sum(Key(name, domain, job.split, index) not in results.done for name in names)
 
-        # Domain by domain within a task number: wherever a run is stopped, all domains have come equally far.
+        # Domain by domain within a task number: when a run is stopped, all domains are equally far.
         todo = [
             (choice, i)
             for i in job.shard.indices(job.tasks)

@@ -40,7 +40,7 @@ class Score:
     seed: int
     protocol: str
     oracle: bool  # did the method use the knowledge whether the domain was trained on?
-    seen: bool | None  # was the domain trained on? None: nobody said
+    seen: bool | None  # was the domain trained on? None: not known
     role: str | None = None  # seen, valid_unseen or unseen
     revealed: bool | None = None  # was `seen` put into the task, so that a method could use it?
     spec: str | None = None  # fingerprint of the domain's classes and counts: equal ones give equal tasks
@@ -80,7 +80,7 @@ _TYPES = {name: _KINDS[str(f.type)] for name, f in _FIELDS.items()}
 
 
 def to_line(score: Score) -> str:
-    """The score as one line of JSON with its newline; fields nobody filled are left out."""
+    """The score as one line of JSON with its newline; empty fields are left out."""
     filled = {k: v for k, v in asdict(score).items() if k in _REQUIRED or v not in (None, {})}
     return json.dumps(filled, separators=(",", ":"), allow_nan=False) + "\n"
 

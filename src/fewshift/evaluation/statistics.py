@@ -72,7 +72,7 @@ def competition_ranks(means: Mapping[Name, float]) -> dict[Name, float]:
 
 
 def fractional_ranks(intervals: Mapping[Name, Interval]) -> dict[Name, float]:
-    """Ranks as Meta-Dataset's leaderboard has them: whoever cannot be told from the best left ties with it.
+    """Ranks as on Meta-Dataset's leaderboard: what cannot be told apart from the best one left ties with it.
 
     The best remaining method and all whose difference from it is within 1.96·√(sd²/n + sd²/n) share the mean
     of the ranks they take up; then the rest are ranked among themselves.

@@ -1,4 +1,4 @@
-"""One row a method: averages, paired differences, rank and cost. For many methods on one board."""
+"""One row per method: averages, paired differences, rank and cost. For many methods on one board."""
 
 from __future__ import annotations
 

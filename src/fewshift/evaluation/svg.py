@@ -41,9 +41,9 @@ def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> str:
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
 
 
-def picture(height: float, label: str, *children: str) -> str:
-    """The whole drawing; it shrinks with the page."""
-    box = f"0 0 {WIDTH:.0f} {height:.0f}"
+def picture(height: float, label: str, *children: str, width: float = WIDTH) -> str:
+    """The whole drawing; it shrinks with the page or its column."""
+    box = f"0 0 {width:.0f} {height:.0f}"
     return element("svg", *children, viewBox=box, role="img", aria_label=label, class_="chart")
 
 
@@ -141,7 +141,7 @@ def forest(groups: Sequence[Group], series: Sequence[str], colours: Sequence[int
 
 
 def dots(rows: Sequence[tuple[str, Sequence[Interval | None]]], series: Sequence[str], label: str) -> str:
-    """A line a row with a dot and its interval for each series, in per cent; one colour a series."""
+    """One line per row with a dot and its interval for each series, in per cent; one colour a series."""
     found = [v for _, values in rows for v in values if v is not None]
     least = 100 * min((v.mean - v.half for v in found), default=0.0)
     most = max(100 * max((v.mean + v.half for v in found), default=1.0), least + 1)

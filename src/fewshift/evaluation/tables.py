@@ -73,7 +73,7 @@ def markdown(table: Table) -> str:
         if group:
             body.append([f"*{group}*", *("" for _ in table.head)])
         body += [[row.label, *(_markdown_cell(cell) for cell in row.cells)] for row in rows]
-    lines = [[_escape_pipes(text) for text in line] for line in [head, *body]]
+    lines = [[text.replace("|", "\\|") for text in line] for line in [head, *body]]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
 
     def join(line: list[str]) -> str:
@@ -92,10 +92,6 @@ def _markdown_cell(cell: Value | None) -> str:
     if cell is None:
         return "–"
     return f"**{cell.text()}**" if cell.strong else cell.text()
-
-
-def _escape_pipes(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 _LATEX = {
@@ -155,7 +151,7 @@ CSV_HEAD = ("board", "table", "group", "row", "column", "mean", "half_width", "n
 
 
 def csv_rows(board: str, table: Table) -> list[tuple[str, ...]]:
-    """One row a number, so that a script need not take a printed table apart."""
+    """One row per number, so that a script need not take a printed table apart."""
     return [
         (
             board,

@@ -1,4 +1,4 @@
-"""Small pictures inside a page."""
+"""Thumbnails as `data:` addresses, for a page that loads nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One method a file; each file's `build` makes it from a kit. `METHODS` is for the command line.
+"""One method per file; each file's `build` makes it from a kit. `METHODS` is for the command line.
 
 >>> from fewshift import methods
 >>> methods.METHODS["tsa"] is methods.tsa

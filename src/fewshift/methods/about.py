@@ -19,5 +19,5 @@ class About:
     needs: str = "a backbone"  # what the kit must hold
     trained_by: str = ""  # the commands that put it there; empty: any kit will do
     oracle: bool = False  # can its published rates ask whether the domain was trained on?
-    cost: str = "one forward pass"  # a task, in passes over the support set
+    cost: str = "one forward pass"  # per task, in passes over the support set
     features_only: bool = False  # does it leave the network alone, so that features can be computed once?

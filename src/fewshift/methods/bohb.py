@@ -35,9 +35,9 @@ ABOUT_LOGISTIC = replace(
 
 def searched_backbone(kit: Kit) -> Backbone:
     """The extractor that was found, in place of the kit's own."""
-    home, held = kit.backbone, kit.part(PART, "fewshift train bohb")
-    tensors = {name: tensor.to(home.device, home.dtype) for name, tensor in held.tensors.items()}
-    return replace(home, frozen=tensors)
+    home = kit.backbone
+    held = kit.part(PART, "fewshift train bohb").to(home.device, home.dtype)
+    return replace(home, frozen=held.tensors)
 
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> NearestCentroid:

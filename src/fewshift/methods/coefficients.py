@@ -17,7 +17,7 @@ from fewshift.nets.set_encoder import DatasetClassifier
 
 
 class Coefficients(Protocol):
-    """Support images to coefficients over the training domains, or None where nobody can tell."""
+    """Support images to coefficients over the training domains, or None where that is not known."""
 
     def __call__(self, images: Tensor) -> Tensor | None:  # (n, 3, h, w) -> (k,)
         """The coefficients of a support set."""

@@ -91,9 +91,9 @@ class Flute:
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> Flute:
     """FLUTE from what a kit holds for it; it has a network of its own, and no use for engine and oracle."""
-    held, home = kit.part(PART, "fewshift train flute"), kit.backbone
-    tensors = {name: tensor.to(home.device, home.dtype) for name, tensor in held.tensors.items()}
-    domains, code = tuple(held.settings["domains"]), held.settings["code"]
+    home = kit.backbone
+    held = kit.part(PART, "fewshift train flute").to(home.device, home.dtype)
+    tensors, domains, code = held.tensors, tuple(held.settings["domains"]), held.settings["code"]
     template = replace(home, frozen=part(tensors, "template"), adapters=FilmSites(every_norm(home.net)))
     blender = loaded(lambda: DatasetClassifier(len(domains), code), part(tensors, "blender"), home, PART)
     made = Flute(template, by_own_moments(template), part(tensors, "films"), blender, domains)

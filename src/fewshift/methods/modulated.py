@@ -1,4 +1,4 @@
-"""What Simple CNAPS and tri-M share: a hyper-network's FiLM in a frozen backbone, then a Gaussian a class.
+"""What Simple CNAPS and tri-M share: FiLM by a hyper-network in a frozen backbone, one Gaussian per class.
 
 They differ in the hyper-network; each method file says only that. Nothing is optimised at test time.
 """
@@ -6,7 +6,6 @@ They differ in the hyper-network; each method file says only that. Nothing is op
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,14 +14,8 @@ from torch import Tensor, nn
 from fewshift.core.mahalanobis import class_gaussians, mahalanobis_logits
 from fewshift.methods.task import checked
 from fewshift.nets.backbone import CHUNK, Backbone
-from fewshift.nets.film import FilmSites, block_norms
 from fewshift.nets.modulators import Modulation
 from fewshift.types import Adapted, Task, TaskParams
-
-
-def film_backbone(backbone: Backbone) -> Backbone:
-    """The same frozen network, whose task parameters are FiLM behind the norms of its blocks."""
-    return replace(backbone, adapters=FilmSites(block_norms()))
 
 
 @torch.no_grad()

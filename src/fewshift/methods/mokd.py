@@ -1,13 +1,13 @@
 """MOKD: a linear map that makes support features depend on their labels as much as a kernel can tell.
 
 Tian et al., ICML 2024. Confirmed from code (tmlr-group/MOKD): the map starts at the identity; Gaussian
-kernels on unit features and unit one-hot labels, their common bandwidth chosen once a task among fifteen
+kernels on unit features and unit one-hot labels, their common bandwidth chosen once per task among fifteen
 multiples of the median by HSIC over its standard deviation; 40 steps of Adadelta at 0.25 on
 −m·HSIC(Z, Y) + γ·m·HSIC(Z, Z), with weight decay 0.25 on domains trained on; then nearest centroid.
 
 Inferred: the release sets γ by the test setting and the dataset's name (varying shots 1 or 3, five shots 1,
 one shot 0), and the rate 1 for two datasets by name. A task has no name here, so γ follows its mean shot
-and the rate is 0.25 everywhere. With one image a class the first term is 0 whatever the features are: MOKD
+and the rate is 0.25 everywhere. With one image per class the first term is 0 whatever the features are: MOKD
 is then nearest centroid on frozen features.
 """
 
@@ -108,7 +108,7 @@ def chosen_multiplier(features: Tensor, labels: Tensor, eps: float = 1e-5) -> Te
 
 
 def balance_of(shot: float) -> float:
-    """γ by the mean number of images a class: 0 for one, 1 up to five, 3 beyond."""
+    """γ by the mean number of images per class: 0 for one, 1 up to five, 3 beyond."""
     return 0.0 if shot <= 1 else 1.0 if shot <= 5 else 3.0
 
 

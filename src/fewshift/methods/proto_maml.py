@@ -68,14 +68,14 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> ProtoM
 def built(kit: Kit, rule: str, make: Callable[..., Update[Any]] | None = None) -> ProtoMaml:
     """The method of a rule, from what a kit holds for it; `make` replaces how the rule steps."""
     kind = rule_named(rule)
-    held, home = kit.part(kind.method, f"fewshift train maml --rule {rule}"), kit.backbone
-    tensors = {name: tensor.to(home.device, home.dtype) for name, tensor in held.tensors.items()}
-    weights, settings = part(tensors, "weights"), held.settings
+    home = kit.backbone
+    held = kit.part(kind.method, f"fewshift train maml --rule {rule}").to(home.device, home.dtype)
+    weights, settings = part(held.tensors, "weights"), held.settings
     net = fast_net(home, settings["norm"])
     if weights.keys() != set(every_weight(home.net)):
         raise FewshiftError(
             f"what the kit holds for {kind.method} does not fit its backbone: run fewshift train maml again"
         )
     shape = net.shape(weights, settings["inner_rate"], settings["steps"])
-    update = (make or kind.make)(part(tensors, "rule"), shape)
+    update = (make or kind.make)(part(held.tensors, "rule"), shape)
     return ProtoMaml(net, weights, update, settings["test_steps"], kind.method)

@@ -1,4 +1,4 @@
-"""Simple CNAPS: FiLM from a set encoder, and a Gaussian a class in place of a learned classifier.
+"""Simple CNAPS: FiLM from a set encoder, and one Gaussian per class in place of a learned classifier.
 
 Bateni et al., CVPR 2020, on CNAPs (Requeima et al., NeurIPS 2019). Confirmed from code: the set encoder (64
 numbers, its batch norm on the support set's own statistics), the FiLM generator behind both norms of every
@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fewshift.methods.about import About
-from fewshift.methods.modulated import adapted_by_modulation, film_backbone
+from fewshift.methods.modulated import adapted_by_modulation
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.engine import Engine
-from fewshift.nets.film import block_norms, channels
+from fewshift.nets.film import block_norms, channels, film_backbone
 from fewshift.nets.kit import Kit
 from fewshift.nets.learned import loaded
 from fewshift.nets.modulators import CnapsModulator

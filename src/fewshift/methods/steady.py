@@ -25,7 +25,7 @@ from fewshift.nets.kit import Kit
 from fewshift.types import Adapted, Task
 
 OVERSHOT = 1.1  # times the first loss
-SLACK = 1e-5  # losses are told in five decimals
+SLACK = 1e-5  # losses are kept to five decimals
 
 
 def about(tuned: About) -> About:

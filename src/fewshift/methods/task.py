@@ -18,9 +18,8 @@ WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 def checked(task: Task) -> Task:
     """The task itself, its labels as int64, or one sentence about what is wrong with it."""
     images, labels = task.support.images, task.support.labels
-    if images.ndim != 2 and (
-        images.ndim != 4 or images.shape[1] != 3
-    ):  # (n, d) are features of a kit on them
+    are_features = images.ndim == 2  # (n, d), for a kit that reads features
+    if not are_features and (images.ndim != 4 or images.shape[1] != 3):
         raise FewshiftError(f"support images have shape {tuple(images.shape)}: give (n, 3, height, width)")
     if not images.is_floating_point():
         raise FewshiftError(

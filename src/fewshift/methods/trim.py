@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from fewshift.methods.about import About
 from fewshift.methods.coefficients import named
-from fewshift.methods.modulated import adapted_by_modulation, film_backbone
+from fewshift.methods.modulated import adapted_by_modulation
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.engine import Engine
-from fewshift.nets.film import block_norms, channels
+from fewshift.nets.film import block_norms, channels, film_backbone
 from fewshift.nets.kit import Kit
 from fewshift.nets.learned import loaded
 from fewshift.nets.modulators import Modulation, TriMModulator
@@ -56,10 +56,7 @@ class TriM:
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TriM:
     """tri-M on a kit's backbone; engine and oracle make no difference to it."""
     part = kit.part(PART, "fewshift train trim")
-    sites, code, domains = (
-        channels(kit.backbone, block_norms()),
-        part.settings["code"],
-        part.settings["domains"],
-    )
+    sites, code = channels(kit.backbone, block_norms()), part.settings["code"]
+    domains = tuple(part.settings["domains"])
     modulator = loaded(lambda: TriMModulator(sites, len(domains), code), part.tensors, kit.backbone, PART)
-    return TriM(film_backbone(kit.backbone), modulator, tuple(domains))
+    return TriM(film_backbone(kit.backbone), modulator, domains)

@@ -69,5 +69,4 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> Univer
             f"{', '.join(extractors.domains)}: run fewshift train selector again"
         )
     home = kit.backbone
-    selector = {name: tensor.to(home.device, home.dtype) for name, tensor in part.tensors.items()}
-    return UniversalTransformer(extractors, selector)
+    return UniversalTransformer(extractors, part.to(home.device, home.dtype).tensors)

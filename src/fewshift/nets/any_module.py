@@ -22,7 +22,7 @@ from fewshift.nets.backbone import Backbone, freeze
 class WithLastMap(nn.Module):
     """A network whose output is the feature, followed by `last`, a linear map that starts at the identity.
 
-    `origin` is how to build the network again, for a kit; None: whoever loads the kit brings the network.
+    `origin` is how to build the network again, for a kit; None: who loads the kit passes the network.
     """
 
     def __init__(self, net: nn.Module, dim: int, origin: Mapping[str, Any] | None = None) -> None:

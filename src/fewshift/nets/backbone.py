@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,7 +16,7 @@ from fewshift.nets.adapters import AdapterSet, resnet18_adapters
 from fewshift.nets.chunks import by_chunks
 from fewshift.types import TaskParams, Weights
 
-CHUNK = 256  # images a pass where no gradient is kept
+CHUNK = 256  # images per pass where no gradient is kept
 
 # functional_call puts the weights into the module for the time of the call, so threads must take turns.
 SWAP = threading.RLock()
@@ -71,12 +72,8 @@ class Backbone:
         return replace(self, net=net, frozen=named_tensors(net))
 
     def fingerprint(self) -> str:
-        """A hash of the frozen weights' names, shapes and values: the same on any device."""
-        digest = hashlib.sha256()
-        for name, tensor in sorted(self.frozen.items()):
-            digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
-            digest.update(tensor.detach().to("cpu", torch.float32).contiguous().numpy().tobytes())
-        return digest.hexdigest()
+        """A hash of the frozen weights."""
+        return fingerprint_of(self.frozen)
 
     def _apply(self, weights: Weights, images: Tensor) -> Tensor:
         with SWAP:
@@ -88,6 +85,15 @@ def named_tensors(net: nn.Module) -> dict[str, Tensor]:
     """Every floating-point parameter and buffer by name; counters of batches are left out."""
     state = {**dict(net.named_parameters()), **dict(net.named_buffers())}
     return {name: tensor.detach() for name, tensor in state.items() if tensor.is_floating_point()}
+
+
+def fingerprint_of(tensors: Mapping[str, Tensor]) -> str:
+    """A hash of names, shapes and values: the same on any device."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().to("cpu", torch.float32).contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def freeze(net: nn.Module, adapters: AdapterSet | None = None) -> Backbone:

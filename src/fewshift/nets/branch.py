@@ -22,7 +22,7 @@ def branched(
     *,
     rectify: bool = False,
     in_place: bool = False,
-) -> Tensor:  # (cells, rows, k), (tasks, k, n), (cells, rows, n) thrice -> (cells, rows, n)
+) -> Tensor:  # (cells, rows, k), (tasks, k, n), (cells, rows, n) three times -> (cells, rows, n)
     """x by each owner's matrix, plus `base` plus `more`; rectified, or zero where `alive` is not positive.
 
     With `in_place` the result takes the place of `base`.

@@ -54,7 +54,7 @@ class Cells:
         """Give the tasks so many cells each, in order.
 
         Cells that are left over have images of weight zero only. They read the first task's parameters, and
-        their sums are nobody's.
+        their sums belong to no task.
         """
         if self.shape.one_each and any(count != 1 for count in counts):
             raise ValueError(f"tasks of {counts} cells do not fit a shape of one cell each: {self.shape}")

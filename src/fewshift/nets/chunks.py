@@ -12,7 +12,7 @@ from torch import Tensor
 def by_chunks(embed: Callable[[Tensor], Tensor], images: Tensor, chunk: int) -> Tensor:  # (n, ...) -> (n, d)
     """What `embed` gives for these images, at most `chunk` of them at a time.
 
-    cuDNN plans every convolution anew for each size of batch that it meets, which takes longer than a pass.
+    cuDNN plans every convolution again for each new batch size, which takes longer than a pass.
     So on a GPU a batch is filled up to the next of a few sizes, and what was filled in is dropped.
     """
     return torch.cat([_filled(embed, part) for part in torch.split(images, chunk)])

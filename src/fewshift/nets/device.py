@@ -1,4 +1,4 @@
-"""A device by the name that a person gave."""
+"""The torch device that a user has named."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def device_named(name: str, said: str, remedy: str) -> torch.device:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, TypeError) as problem:
         reason = str(problem).split("\n")[0]
-        if reason.startswith("Expected one of"):  # a list of twenty, most of which nobody has
+        if reason.startswith("Expected one of"):  # a list of twenty, most of them exotic
             reason = "torch knows none of this name"
         raise FewshiftError(f"{said} cannot be used here ({reason}): try {remedy}") from None
     return device

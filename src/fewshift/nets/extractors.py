@@ -1,4 +1,4 @@
-"""Several extractors of one architecture, one a training domain, as a part of a kit."""
+"""Several extractors of one architecture, one per training domain, as a part of a kit."""
 
 from __future__ import annotations
 
@@ -33,13 +33,10 @@ class Extractors:
 
 def extractors_of(kit: Kit) -> Extractors:
     """The kit's extractors, in the type and place of its backbone."""
-    held, home = kit.part(PART, REMEDY), kit.backbone
+    home = kit.backbone
+    held = kit.part(PART, REMEDY).to(home.device, home.dtype)
     domains = tuple(held.settings["domains"])
-    weights = [
-        {name: tensor.to(home.device, home.dtype) for name, tensor in part(held.tensors, domain).items()}
-        for domain in domains
-    ]
-    return Extractors(domains, tuple(replace(home, frozen=found) for found in weights))
+    return Extractors(domains, tuple(replace(home, frozen=part(held.tensors, name)) for name in domains))
 
 
 def extractors_part(kit: Kit, backbones: Mapping[str, Backbone], dtype: torch.dtype | None = None) -> Part:

@@ -14,7 +14,7 @@ from fewshift.nets.last_map import last_map_of, why_not_last_only
 
 
 def moves_only_the_last_map(kit: Kit) -> bool:
-    """Can tasks of this kit be made of features, computed once an image?"""
+    """Can tasks of this kit be made of features, computed once per image?"""
     return why_not_last_only(kit.backbone) is None
 
 

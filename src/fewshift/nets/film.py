@@ -7,7 +7,7 @@ nothing, sets blend linearly, and a decay pulls towards the network as it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +45,11 @@ def modulate(frozen: Weights, film: TaskParams) -> dict[str, Tensor]:  # site ->
 def block_norms() -> tuple[str, ...]:
     """Where CNAPs puts FiLM: behind both norms of every block; not in the stem, not in projections."""
     return tuple(f"{block}.{norm}" for block in block_names() for norm in ("bn1", "bn2"))
+
+
+def film_backbone(backbone: Backbone) -> Backbone:
+    """The same frozen network, whose task parameters are FiLM behind the norms of its blocks."""
+    return replace(backbone, adapters=FilmSites(block_norms()))
 
 
 def every_norm(net: nn.Module) -> tuple[str, ...]:

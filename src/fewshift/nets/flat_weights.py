@@ -1,7 +1,7 @@
 """The convolutions and norms of a `ResNet18` in three flat tensors, folded into each other all at once.
 
 A layer s (W * x) + b, with s = γ / √(σ² + ε) and b = β − μ s, is one convolution by s W. For twenty layers
-that is some hundred small operations a pass and more on the way back; laid end to end it is some forty.
+that is some hundred small operations per pass and more on the way back; laid end to end it is some forty.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Layout:
         return [_kernel(part, shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def channels(self, values: Tensor) -> list[Tensor]:  # (channels,) -> (out,) each
-        """A number a channel, by layer."""
+        """One number per channel, by layer."""
         return list(torch.split(values, [shape[0] for shape in self.shapes]))
 
     def folded(self, flat: Flat, dtype: torch.dtype, enlarged: Enlarged) -> list[Layer]:

@@ -1,4 +1,4 @@
-"""Kits as files: one safetensors file a kit. The value itself is in `fewshift.nets.kit_value`."""
+"""Kits as files: one safetensors file per kit. The value itself is in `fewshift.nets.kit_value`."""
 
 from __future__ import annotations
 

@@ -39,9 +39,11 @@ class Part:
     tensors: Mapping[str, Tensor]
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def to(self, device: torch.device | str) -> Part:
-        """The same part on another device."""
-        return replace(self, tensors={name: tensor.to(device) for name, tensor in self.tensors.items()})
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> Part:
+        """The same part on another device, or in another type of number."""
+        return replace(
+            self, tensors={name: tensor.to(device, dtype) for name, tensor in self.tensors.items()}
+        )
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,7 @@ class Remembered:
 
 
 def features_below(backbone: Backbone) -> Remembered:
-    """`below_last` of this backbone; whoever asks again for the features of a support set gets them at once.
+    """`below_last` of this backbone; a second request for the features of a support set is answered at once.
 
     One set is remembered, so that no method profits from another's work on a task.
     """
@@ -153,7 +153,7 @@ def features_below(backbone: Backbone) -> Remembered:
 
 @dataclass(frozen=True)
 class LastMapEngine(InTurn):
-    """Features once a task, then the last map alone. Equal to the plain engine; needs `sites == (last,)`."""
+    """Features once per task, then the last map alone. Equals the plain engine; needs `sites == (last,)`."""
 
     backbone: Backbone
     reason: str = "asked for"

@@ -1,4 +1,4 @@
-"""From a part of a kit back to the module it was taken from."""
+"""A module from its weights in a part of a kit."""
 
 from __future__ import annotations
 

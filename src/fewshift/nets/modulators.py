@@ -69,8 +69,9 @@ class CnapsModulator(nn.Module):
 class TriMStage(nn.Module):
     """One stage of tri-M's generator: a domain-specific and a domain-cooperative part, mixed by channel.
 
-    Specific: a bank of one vector a domain, weighted by the gate. Cooperative: another bank whose rows attend
-    to each other, then are asked by a query made from z. `alpha` of a channel says how much is cooperative.
+    Specific: a bank of one vector per domain, weighted by the gate. Cooperative: another bank whose rows
+    attend to each other, then are asked by a query made from z. `alpha` of a channel says how much is
+    cooperative.
     """
 
     def __init__(self, code: int, channels: int, quantities: int, domains: int) -> None:

@@ -1,4 +1,4 @@
-"""Saying once that something slower is used than could be: never silent, never twice."""
+"""Warnings that something slower is used than could be, each given once."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def masked_(gradient: Tensor, activation: Tensor, more: Tensor | None = None, st
 
 
 def finished_(response: Tensor, bias: Tensor, shortcut: Tensor | None, rectify: bool = True) -> Tensor:
-    """ReLU(response + bias + shortcut), in place; `bias` is a number a channel."""
+    """ReLU(response + bias + shortcut), in place; `bias` is one number per channel."""
     kernels = fused(response, shortcut)
     if kernels is not None:
         kernels.finished_(response, bias, shortcut, rectify)

@@ -29,7 +29,7 @@ from fewshift.nets.learned import loaded
 from fewshift.nets.resnet import ResNet18, block_names
 from fewshift.types import Task, TaskParams, Weights
 
-MOST = 3  # adapters a site
+MOST = 3  # adapters per site
 HIDDEN = 16
 PART = "policy"  # its name in a kit
 

@@ -26,7 +26,7 @@ class Stacks:
         return {site: (g, k) for g, group in enumerate(self.groups) for k, site in enumerate(group)}
 
     def zeros(self, tasks: int, like: Tensor, *, square: bool = False, blank: bool = False) -> Stack:
-        """Zeros for so many tasks; or whatever is there, if `blank`. `square`: matrices for the left side."""
+        """Zeros for so many tasks; uninitialised if `blank`. `square`: matrices for the left side."""
         make = torch.empty if blank else torch.zeros
         return tuple(
             make(

@@ -43,7 +43,7 @@ def write_tensors(
 
 
 def read_tensors(path: str | Path, kind: Kind) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The header and the tensors, on the CPU; whatever is wrong with the file is said in one sentence."""
+    """The header and the tensors, on the CPU; anything wrong with the file is one sentence."""
     metadata, tensors = _opened(Path(path), kind, with_tensors=True)
     text, checksum = _described(metadata[kind.mark])
     if checksum != _checksum(text, tensors):

@@ -41,7 +41,7 @@ def _own_number() -> int:
     """The caller's number, put right where its first use of torch fell into another thread's switch.
 
     torch gives a thread the number of that moment, for good: without this, a thread that began while
-    another was being set to one would compute on one for ever.
+    another was being set to one would compute on one for good.
     """
     own = torch.get_num_threads()
     if own == 1 and not hasattr(_this_thread, "asked"):

@@ -88,7 +88,7 @@ class Together(AroundEngine):
         return self.engine.adapt_many(tasks, starts, updates, steps)
 
     def _asked(self, request: _Request) -> Any:
-        """Wait for the answer, and give it if nobody else is still to come."""
+        """Wait for the answer, and compute it if all others are waiting already."""
         with self.changed:
             self.requests.append(request)
             self._run_if_all_wait()
@@ -99,7 +99,7 @@ class Together(AroundEngine):
 
     @contextmanager
     def _leaving(self) -> Iterator[None]:
-        """At the end nobody waits for this thread any more."""
+        """At the end, no other thread waits for this one any more."""
         try:
             yield
         finally:

@@ -21,9 +21,7 @@ from fewshift.nets.whole import in_suited_layout, suited
 from fewshift.types import Features, Task, TaskParams
 
 Copies: TypeAlias = Callable[[], Iterator[Tensor]]  # a new descent's support images, varied, step after step
-Rule: TypeAlias = Callable[
-    [Iterable[str]], Update[Any]
-]  # for weights of any names: it treats all numbers alike
+Rule: TypeAlias = Callable[[Iterable[str]], Update[Any]]  # the update of weights of these names, all alike
 
 
 class Tuning(Protocol):

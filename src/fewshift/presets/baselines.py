@@ -1,19 +1,22 @@
-"""Complete settings of the feature selectors and modulators: the published ones, and small ones for a CPU."""
+"""Complete settings of feature selectors, modulators and BOHB: as published, and small ones for a CPU."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from fewshift.data.protocol import VARYING
-from fewshift.presets.training import Recipe
+from fewshift.presets.training import Recipe, paper_backbone, quick_backbone
 from fewshift.training.augment import Augmentation
 from fewshift.training.blender import BlenderSettings
 from fewshift.training.flute import TemplateSettings
 from fewshift.training.loop import Watch
 from fewshift.training.modulators import ModulatorSettings, Which
 from fewshift.training.selector import SelectorSettings
+from fewshift.training.settings import BackboneSettings
 
 CNAPS_TASKS = replace(VARYING, max_way=40, max_support=400)  # what CNAPs and its heirs train on
+PAPER_CONFIGURATIONS, QUICK_CONFIGURATIONS = 27, 3  # how many BOHB tries
 
 
 def paper_selector() -> Recipe[SelectorSettings]:
@@ -28,7 +31,7 @@ def quick_selector() -> Recipe[SelectorSettings]:
 
 
 def paper_modulator(which: Which) -> Recipe[ModulatorSettings]:
-    """Simple CNAPS: 110,000 tasks at 0.0005. tri-M: 150,000 tasks at 0.002. Both 16 an update."""
+    """Simple CNAPS: 110,000 tasks at 0.0005. tri-M: 150,000 tasks at 0.002. Both 16 per update."""
     settings = ModulatorSettings() if which == "cnaps" else ModulatorSettings(updates=9_375, rate=2e-3)
     return Recipe(settings, Watch(log_every=10, checkpoint_every=250, validate_every=625))
 
@@ -76,3 +79,14 @@ def quick_blender() -> Recipe[BlenderSettings]:
         updates=150, period=150, rate=5e-3, code=32, augmentation=Augmentation(pad=4), validation_sets=10
     )
     return Recipe(settings, Watch(log_every=10, checkpoint_every=50, validate_every=50))
+
+
+def paper_bohb(domains: Sequence[str]) -> Recipe[BackboneSettings]:
+    """BOHB: a whole trial is as long as the published extractor's training (inferred: no budget is known)."""
+    return paper_backbone(domains)
+
+
+def quick_bohb(domains: Sequence[str]) -> Recipe[BackboneSettings]:
+    """At most 450 updates per trial: about four minutes on two CPU cores."""
+    recipe = quick_backbone(domains)
+    return replace(recipe, settings=replace(recipe.settings, updates=450, period=450))

@@ -22,10 +22,11 @@ from fewshift.nets.choice import choose_engine
 from fewshift.nets.kit import ImageSettings, Kit, save_kit
 from fewshift.progress import Track, silent
 from fewshift.training.augment import Augmentation
-from fewshift.training.backbone import BackboneSettings, train_backbone
-from fewshift.training.classifier import ClassifierSettings, train_classifier
+from fewshift.training.backbone import train_backbone
+from fewshift.training.classifier import train_classifier
 from fewshift.training.loop import Watch
-from fewshift.training.preconditioners import PreconditionerSettings, train_preconditioners
+from fewshift.training.preconditioners import train_preconditioners
+from fewshift.training.settings import BackboneSettings, ClassifierSettings, PreconditionerSettings
 from fewshift.training.tasks import ResidentTasks
 
 SMALL_TASKS = Protocol(max_way=10, max_support=30, max_query=5)
@@ -66,7 +67,7 @@ class DemoPlan:
         )
     )
     suite: str = "open"
-    tasks: int = 8  # test tasks a domain
+    tasks: int = 8  # test tasks per domain
     seed: int = 0
 
 

@@ -18,8 +18,8 @@ Key: TypeAlias = tuple[str, ...]  # method, kind of domains, and the point's num
 class KeptPoints(UserDict[Key, float]):
     """Accuracies by point, each on the disk before the next is tried.
 
-    The first line says what search the file is of. That of another is begun anew: it holds nothing but what
-    can be computed again.
+    The first line says what search the file is of. A file of another search is started over: all that it
+    holds can be computed again.
     """
 
     def __init__(self, path: Path, search: Mapping[str, Any]) -> None:
@@ -37,7 +37,7 @@ class KeptPoints(UserDict[Key, float]):
         try:
             if self.begun:
                 _append(self.path, _line(key, value))
-            else:  # whole and of this search, whatever was there
+            else:  # whole and of this search, replacing what was there
                 lines = [self.head, *(_line(*kept) for kept in self.items())]
                 write_whole(self.path, "".join(f"{line}\n" for line in lines).encode())
         except OSError as problem:
@@ -61,6 +61,6 @@ def _points(lines: Iterable[str]) -> Iterator[tuple[Key, float]]:
     for line in lines:
         try:
             *key, value = json.loads(line)
-        except (ValueError, TypeError):  # nobody's line
+        except (ValueError, TypeError):  # not one of ours
             continue
         yield tuple(key), value

@@ -23,7 +23,7 @@ def paper_maml(rule: str, domains: Sequence[str]) -> Recipe[MamlSettings]:
     """Proto-MAML as published, trained on one domain or on several; other rules with their own steps.
 
     75,000 updates of one task. The published validation every 500 updates is every 5,000 here, on as many
-    tasks a domain as fit.
+    tasks per domain as fit.
     """
     settings = MamlSettings(rule=rule)
     if len(domains) == 1:
@@ -42,7 +42,7 @@ def paper_maml(rule: str, domains: Sequence[str]) -> Recipe[MamlSettings]:
 
 
 def quick_maml(rule: str, domains: Sequence[str]) -> Recipe[MamlSettings]:
-    """About two minutes on two CPU cores: few updates, so three steps a task and a rate that stays."""
+    """About two minutes on two CPU cores: few updates, so three steps per task and a rate that stays."""
     settings = MamlSettings(
         rule=rule,
         updates=60,

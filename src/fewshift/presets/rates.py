@@ -102,9 +102,7 @@ class ChosenRates:
     pairs: Mapping[str, Mapping[str, list[float]]]  # method -> {"seen": [...], "unseen": [...]}
     shares: Mapping[str, Mapping[str, Mapping[str, float]]]  # what -> method -> {"seen": …, "unseen": …}
     threshold: float | None
-    tried: Mapping[
-        str, Mapping[str, list[list[float]]]
-    ]  # method -> kind -> rows of a point's numbers and its accuracy
+    tried: Mapping[str, Mapping[str, list[list[float]]]]  # method -> kind -> rows: point, accuracy
 
     def into(self, kit: Kit, chosen_on: Mapping[str, Any] | None = None) -> Kit:
         """The kit with these rates; `chosen_on` is what it says of the tasks."""

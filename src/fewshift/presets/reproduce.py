@@ -37,13 +37,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Scale:
-    """How large everything is: the preset of the train commands, tasks a domain, further words a command."""
+    """How large everything is: the train commands' preset, tasks per domain, further words per command."""
 
     name: str
     preset: str
     tasks: int
     more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    distilled: bool = True  # URL: a teacher a domain first. Without: one network of all domains
+    distilled: bool = True  # URL: one teacher per domain first. Without: one network of all domains
 
 
 QUICK = Scale("quick", "quick", 10, distilled=False)
@@ -199,7 +199,7 @@ def checksums(folder: Path) -> Path:
 
 
 def backbone(setup: Setup, domain: str | None = None) -> list[Stage]:
-    """The extractor: of one domain; or of all, distilled from a teacher a domain where the scale says so."""
+    """The extractor: of one domain; or of all, with one teacher per domain where the scale distils."""
     if domain is not None:
         return [setup.train("backbone", domain=domain, name=f"single-{domain}")]
     stages, teachers = [], []

@@ -1,7 +1,7 @@
 """Recipes for suites of small domains, a few thousand images each, on one GPU in minutes.
 
 Images are varied more than the published extractors' are, and so are the images of the tasks that
-preconditioners and starting values are learned from: a network knows so few images by heart after a minute,
+preconditioners and starting values are learned from: a network has memorised so few images after a minute,
 and unvaried tasks of known images leave nothing to learn. The inner steps are five times the paper's, so that
 five of them go about as far as the forty test steps. A third of the tasks are in made-up styles, for what a
 new domain needs. Chosen on VALID classes and valid_unseen domains.
@@ -32,7 +32,7 @@ STRANGERS = 4  # made-up domains beside eight real ones
 
 
 def small_backbone(domains: Sequence[str]) -> Recipe[BackboneSettings]:
-    """2,000 updates of 64 images a domain: 40 seconds for eight domains on an H200."""
+    """2,000 updates of 64 images per domain: 40 seconds for eight domains on an H200."""
     settings = BackboneSettings(
         updates=2_000,
         period=2_000,

@@ -73,7 +73,7 @@ def paper_backbone(domains: Sequence[str]) -> Recipe[BackboneSettings]:
 
 
 def paper_preconditioners(domains: Sequence[str]) -> Recipe[PreconditionerSettings]:
-    """Algorithm 1 as published: 160,000 tasks (one domain: 40,000), 16 an update.
+    """Algorithm 1 as published: 160,000 tasks (one domain: 40,000), 16 per update.
 
     "Max iteration" is read as tasks, so 10,000 (2,500) updates; first order, as a long run can afford.
     """
@@ -91,14 +91,14 @@ def paper_classifier(domains: Sequence[str]) -> Recipe[ClassifierSettings]:
 
 
 def paper_policy(domains: Sequence[str]) -> Recipe[PolicySettings]:
-    """TA²-Net's policy as released: 10,000 tasks, one of each domain an update."""
+    """TA²-Net's policy as released: 10,000 tasks, one of each domain per update."""
     settings = PolicySettings(updates=10_000 // len(domains), tasks_per_update=len(domains))
     every = max(1, settings.updates // 10)
     return Recipe(settings, Watch(log_every=10, checkpoint_every=every, validate_every=every))
 
 
 def quick_backbone(domains: Sequence[str]) -> Recipe[BackboneSettings]:
-    """About three minutes on two CPU cores at 42 pixels; its numbers are nobody's published ones."""
+    """About three minutes on two CPU cores at 42 pixels; its numbers are not published ones."""
     settings = BackboneSettings(
         updates=900,
         default_batch=max(8, 128 // len(domains)),
@@ -156,7 +156,7 @@ def quick_policy(domains: Sequence[str]) -> Recipe[PolicySettings]:
 def last_map_preconditioners(domains: Sequence[str]) -> Recipe[PreconditionerSettings]:
     """The last map alone on features, at order 2: starting values of rank 32, P of rank 16. Ours.
 
-    The rate of the starting values decides: ten times as fast they learn the training classes by heart.
+    The rate of the starting values decides: ten times as fast they memorise the training classes.
     """
     settings = PreconditionerSettings(
         updates=240,

@@ -44,7 +44,7 @@ NONE = Augmentation(brightness=0, saturation=0, contrast=0, hue=0, pad=0)
 
 @dataclass(frozen=True)
 class Draws:
-    """The random numbers of a batch, a row an image."""
+    """The random numbers of a batch, one row per image."""
 
     colour: NDArray[np.float32]  # (n, 4): brightness, saturation, contrast, hue
     place: NDArray[np.int64]  # (n, 3): top, left, mirrored?
@@ -148,9 +148,8 @@ def crop(images: Tensor, place: Tensor, pad: int) -> Tensor:  # (n, 3, h, w), (n
 
 
 def _value_and_chroma(images: Tensor) -> tuple[Tensor, Tensor]:  # (n, 3, h, w) -> (n, 1, h, w), (n, 1, h, w)
-    red, green, blue = torch.split(
-        images, 1, dim=1
-    )  # quicker than a reduction over three neighbours in memory
+    # quicker than a reduction over three neighbours in memory
+    red, green, blue = torch.split(images, 1, dim=1)
     value = torch.maximum(torch.maximum(red, green), blue)
     return value, value - torch.minimum(torch.minimum(red, green), blue)
 

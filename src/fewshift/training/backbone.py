@@ -27,13 +27,11 @@ from fewshift.training.distributed import ALONE, Team, share_batch_norms
 from fewshift.training.heads import memory_layout, new_multi_head, summed_cross_entropy
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import fingerprint, length
-from fewshift.training.schedule import cosine_restarts, set_rate
+from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.settings import BackboneSettings
 from fewshift.training.students import Students
 from fewshift.training.tasks import ResidentTasks, validation_addresses
 from fewshift.training.validation import by_domain, centroid_accuracy
-
-__all__ = ["PAPER_WATCH", "BackboneLearner", "BackboneSettings", "TrainedBackbone", "train_backbone"]
 
 PAPER_WATCH = Watch(log_every=50, checkpoint_every=2_000, validate_every=48_000)
 
@@ -48,7 +46,7 @@ class TrainedBackbone:
 
 
 class BackboneLearner:
-    """A shared extractor and a head a domain; with teachers also an adaptor a domain."""
+    """A shared extractor and a head a domain; with teachers also one adaptor per domain."""
 
     kind, unit = "backbone", "images"
 
@@ -106,9 +104,7 @@ class BackboneLearner:
         for weight, gradient in zip(wanted, gradients, strict=True):
             weight.grad = gradient
         rate = cosine_restarts(settings.rate, step, settings.period)
-        set_rate(self.optimizer, rate)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        take_step(self.optimizer, rate)
         self.students.step(step, settings.period)
         metrics: dict[str, Tensor | float] = {"loss": numbers[0] + numbers[1], "cross_entropy": numbers[0]}
         if self.students.weights:
@@ -181,16 +177,7 @@ def train_backbone(
         for name, t in (teachers or {}).items()
     }
     identity = identity_of(settings, "updates", tasks=learner.tasks.identity(), teachers=taught)
-    outcome = run(
-        learner,
-        folder,
-        identity=identity,
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     classes = {stream.domain.name: stream.classes for stream in learner.streams}
     model = new_multi_head(classes, settings.width, settings.stem_padding, settings.seed)
     copy_into(model.state_dict(), part(outcome.checkpoint().tensors, "model"))

@@ -1,6 +1,6 @@
 """Training FLUTE's blender: which domain a set of images is of, by cross-entropy.
 
-Published (confirmed from code): sets of 16 images of one domain, 8 sets an update, Adam at 0.001 with one
+Published (confirmed from code): sets of 16 images of one domain, 8 sets per update, Adam at 0.001 with one
 cosine of 3,000 updates (the run is longer, but its rate is then 0), a decay of all but the last bias in
 which a norm's scale is pulled towards 1. The decay here is twice the published one, which has no half in it.
 """
@@ -26,7 +26,7 @@ from fewshift.training.distributed import ALONE, Team
 from fewshift.training.domain_sets import Sets, domain_sets
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import length
-from fewshift.training.schedule import cosine_restarts, set_rate
+from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.tasks import ResidentTasks
 
 PAPER_WATCH = Watch(log_every=50, checkpoint_every=1_000, validate_every=1_000)
@@ -42,10 +42,10 @@ class BlenderSettings:
     rate: float = 1e-3
     weight_decay: float = 1.4e-3
     period: int = 3_000
-    code: int = 64  # filters a layer
+    code: int = 64  # filters per layer
     augmentation: Augmentation = field(default_factory=Augmentation)
     never_mirrored: tuple[str, ...] = ()  # domains that a mirroring augmentation leaves alone
-    validation_sets: int = 25  # a domain; 0 for no validation
+    validation_sets: int = 25  # per domain; 0 for no validation
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -110,9 +110,7 @@ class BlenderLearner:
             pull = 0.0 if rest is None else settings.weight_decay * (weight.detach() - rest)
             weight.grad = gradient + pull
         rate = cosine_restarts(settings.rate, step, settings.period)
-        set_rate(self.optimizer, rate)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        take_step(self.optimizer, rate)
         norm = length(gradients)
         return {"loss": numbers[0], "domain_accuracy": numbers[1], "gradient_norm": norm, "rate": rate}
 
@@ -157,16 +155,8 @@ def train_blender(
 ) -> TrainedBlender:
     """Learn to tell these domains apart, on their TRAIN images."""
     learner = BlenderLearner(domains, settings, team)
-    outcome = run(
-        learner,
-        folder,
-        identity=identity_of(settings, "updates", tasks=learner.tasks.identity()),
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    identity = identity_of(settings, "updates", tasks=learner.tasks.identity())
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     return TrainedBlender(part(outcome.checkpoint().tensors, "net"), outcome)
 
 

@@ -28,19 +28,9 @@ from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.metagradients import MetaGradients
 from fewshift.training.named import add_where, fingerprint, length, zeros
-from fewshift.training.new_classifier import new_classifier, new_classifier_for
-from fewshift.training.schedule import cosine_restarts, set_rate
+from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.settings import ClassifierSettings
 from fewshift.training.tasks import TaskSource, chosen_tasks, validation_addresses
-
-__all__ = [
-    "PAPER_WATCH",
-    "ClassifierLearner",
-    "ClassifierSettings",
-    "TrainedClassifier",
-    "new_classifier",
-    "train_classifier",
-]
 
 PAPER_WATCH = Watch(log_every=10, checkpoint_every=250, validate_every=500, patience=3)
 
@@ -75,7 +65,7 @@ class ClassifierLearner:
         self.checked_on = validation_addresses(
             self.kind, settings.seed, tasks, settings.validation_split, settings.validation_tasks
         )
-        self.net = new_classifier_for(backbone, len(preconditioners.domains), settings).to(self.device)
+        self.net = new_classifier(backbone, len(preconditioners.domains), settings).to(self.device)
         self.judged = ClassifierObjective(
             self.net, backbone, self.preconditioners, self.starts, tasks, settings, meta_gradients
         )
@@ -99,9 +89,7 @@ class ClassifierLearner:
         for name, weight in self.weights.items():
             weight.grad = summed[name]
         rate = cosine_restarts(settings.rate, step, settings.period)
-        set_rate(self.optimizer, rate)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        take_step(self.optimizer, rate)
         mean = totals[:5] / totals[5]
         return {
             "loss": mean[0],
@@ -181,16 +169,18 @@ def train_classifier(
             {"roots": preconditioners.roots, "starts": {} if starts is None else starts.values}
         ),
     )
-    outcome = run(
-        learner,
-        folder,
-        identity=identity,
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
-    classifier = new_classifier_for(backbone, len(preconditioners.domains), settings)
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
+    classifier = new_classifier(backbone, len(preconditioners.domains), settings)
     copy_into(classifier.state_dict(), part(outcome.checkpoint().tensors, "net"))
     return TrainedClassifier(classifier.eval(), outcome)
+
+
+def new_classifier(
+    backbone: Backbone, domains: int, settings: ClassifierSettings
+) -> DatasetClassifier | FeatureClassifier:
+    """A fresh g whose weights the seed alone decides; the global generator stays as it is."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        if settings.reads == "images":
+            return DatasetClassifier(domains, settings.width)
+        return FeatureClassifier(domains, backbone.dim, settings.width)

@@ -1,4 +1,4 @@
-"""Where a cosine head starts: a row a class of every domain, of which only the direction counts."""
+"""Where a cosine head starts: one row per class of every domain, of which only the direction counts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fewshift.nets.backbone import Backbone
 from fewshift.training.batches import ImageStream
 
 SPREAD = 0.1  # of a row's numbers, as published; longer rows turn more slowly
-CHUNK = 512  # images a pass
+CHUNK = 512  # images per pass
 
 
 def random_rows(backbone: Backbone, streams: Sequence[ImageStream], seed: int) -> Tensor:  # -> (classes, d)

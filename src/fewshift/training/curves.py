@@ -69,7 +69,7 @@ def smoothed(curve: Curve) -> Curve:
 
 
 def draw(runs: Mapping[str, Mapping[str, Curve]], out: Path) -> None:
-    """A panel a number, a line a run; what kind of picture is decided by the file's ending."""
+    """One panel per number, one line per run; what kind of picture is decided by the file's ending."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -111,7 +111,7 @@ def draw(runs: Mapping[str, Mapping[str, Curve]], out: Path) -> None:
 
 
 def to_tensorboard(runs: Mapping[str, Mapping[str, Curve]], folder: Path) -> None:
-    """Event files of every number of every run, a folder a run."""
+    """Event files of every number of every run, one folder per run."""
     try:
         from torch.utils.tensorboard.writer import SummaryWriter
     except ImportError:

@@ -34,7 +34,7 @@ class Team:
         return list(items[self.rank :: self.size])
 
     def check_enough(self, count: int, what: str) -> None:
-        """Refuse to share fewer things a step than there are processes: some would have nothing to do."""
+        """Refuse to share fewer things per step than there are processes: some would have nothing to do."""
         if count < self.size:
             raise FewshiftError(
                 f"{self.size} processes cannot share {count} {what} a step: start {count} at most"

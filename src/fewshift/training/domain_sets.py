@@ -28,7 +28,7 @@ class Sets(NamedTuple):
 
 @dataclass(frozen=True)
 class DomainSets:
-    """`count` sets a step, of `size` images each; a function of the seed and the step alone.
+    """`count` sets per step, of `size` images each; a function of the seed and the step alone.
 
     Domains take turns, or, where there is a `favourite`, it gives a set with probability a half and else all
     domains alike, itself included, as published.

@@ -1,4 +1,4 @@
-"""A domain's features below the last map, computed once an image, from which tasks are gathered by index.
+"""A domain's features below the last map, computed once per image, from which tasks are gathered by index.
 
 Where the last map alone moves, a task needs no image. Features are kept as 16-bit floats, in memory and in
 the user's cache folder, where every later run on the same images, pixels and weights finds them.

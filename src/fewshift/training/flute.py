@@ -1,9 +1,10 @@
 """Training FLUTE's template: shared convolutions, and for every domain its own scale and shift of each norm.
 
 Every set of images is of one domain and is normalised by its own moments; its FiLM and its part of the cosine
-head are that domain's. Published (confirmed from code): 16 images a set, 8 sets an update, half of the sets
-ImageNet's, momentum SGD at 0.01 with cosine periods that double from 5,000 updates, 640,000 updates. Decays
-are twice the published ones because those have no half in them. Ours: weights start as a ResNet's usually do.
+head are that domain's. Published (confirmed from code): 16 images per set, 8 sets per update, half of the
+sets ImageNet's, momentum SGD at 0.01 with cosine periods that double from 5,000 updates, 640,000 updates.
+Decays are twice the published ones because those have no half in them. Ours: weights start as a ResNet's
+usually do.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from fewshift.training.distributed import ALONE, Team
 from fewshift.training.domain_sets import domain_sets
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import length
-from fewshift.training.schedule import cosine_doubling, set_rate
+from fewshift.training.schedule import cosine_doubling, take_step
 from fewshift.training.tasks import ResidentTasks, validation_addresses
 from fewshift.training.validation import by_domain
 from fewshift.types import Address
@@ -60,7 +61,7 @@ class TemplateSettings:
     start: Literal["fresh", "backbone"] = "fresh"  # backbone: go on from the kit's, which is not FLUTE's way
     augmentation: Augmentation = field(default_factory=Augmentation)
     never_mirrored: tuple[str, ...] = ()  # domains that a mirroring augmentation leaves alone
-    validation_tasks: int = 75  # a domain; 0 for no validation
+    validation_tasks: int = 75  # per domain; 0 for no validation
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -148,9 +149,7 @@ class TemplateLearner:
         for weight, gradient in zip(self.weights.values(), gradients, strict=True):
             weight.grad = gradient
         rate = cosine_doubling(self.settings.rate, step, self.settings.period)
-        set_rate(self.optimizer, rate)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        take_step(self.optimizer, rate)
         temperature = self.groups["temperature"]["temperature"].detach().clone()
         return {
             "loss": numbers[0],
@@ -213,18 +212,8 @@ def train_template(
 ) -> TrainedTemplate:
     """Train a template of the architecture of `like` on these domains' TRAIN classes."""
     learner = TemplateLearner(like, domains, settings, protocol, team)
-    data, frozen = learner.tasks.identity(), like.fingerprint()
-    identity = identity_of(settings, "updates", tasks=data, backbone=frozen)
-    outcome = run(
-        learner,
-        folder,
-        identity=identity,
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    identity = identity_of(settings, "updates", tasks=learner.tasks.identity(), backbone=like.fingerprint())
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     learned = part(outcome.checkpoint().tensors, "weights")
     still = {name: weight.detach().cpu() for name, weight in learner.frozen.items()}
     template = {**still, **part(learned, "template")}

@@ -2,7 +2,7 @@
 
 A batch of tasks takes its inner steps together, each step one replay, then the query gradient is another.
 Order 1 needs only λ_T = ∇L_out(θ_T) and Σ g_t (see `fewshift.core.metagrad`). Order 2 keeps θ_t and g_t and
-goes back through them, one Hessian-vector product a step, which is a graph as well.
+goes back through them, one Hessian-vector product per step, which is a graph as well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An extractor with one linear head a domain, and the loss they are trained by."""
+"""An extractor with one linear head per domain, and the loss they are trained by."""
 
 from __future__ import annotations
 

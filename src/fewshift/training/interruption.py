@@ -1,4 +1,4 @@
-"""Ctrl-C and a polite kill wait for the step in hand; a second one does not."""
+"""Ctrl-C and SIGTERM wait for the step in hand; a second one does not."""
 
 from __future__ import annotations
 

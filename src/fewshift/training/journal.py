@@ -1,4 +1,4 @@
-"""The log of a run: one JSON line a step, readable while it grows, whole again after a crash."""
+"""The log of a run: one JSON line per step, readable while it grows, whole again after a crash."""
 
 from __future__ import annotations
 
@@ -49,9 +49,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
     for text in path.read_bytes().split(b"\n"):
         try:
             line = json.loads(text)
-        except (
-            ValueError
-        ):  # half a line, or bytes that are not text: the disk was faster than the process's end
+        except ValueError:  # half a line, or bytes that are not text, as a killed process or a crash leaves
             continue
         if isinstance(line, dict) and isinstance(line.get("step"), int):
             yield line

@@ -24,7 +24,7 @@ from fewshift.training.distributed import Team
 from fewshift.training.last_map_descent import after_descent, features_of
 from fewshift.training.loop import Metrics, Validation
 from fewshift.training.named import add_where, length, zeros
-from fewshift.training.schedule import cosine_restarts, set_rate
+from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.settings import PreconditionerSettings
 from fewshift.training.tasks import TaskSource, chosen_tasks, validation_addresses
 from fewshift.training.validation import adapted_accuracy, by_domain
@@ -143,9 +143,7 @@ class LastMapLearner:
                     gradient = gradient / gradient.norm().clamp_min(1e-30)
                 tensor.grad = gradient if domain in present else None
         for what, rate in (("roots", settings.rate), ("starts", settings.start_rate)):
-            set_rate(self.optimizers[what], cosine_restarts(rate, step, settings.period))
-            self.optimizers[what].step()
-            self.optimizers[what].zero_grad(set_to_none=True)
+            take_step(self.optimizers[what], cosine_restarts(rate, step, settings.period))
 
 
 def learned_maps(

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypedDict
 
 import torch
 from torch import Tensor
@@ -95,6 +95,15 @@ class Watch:
                 raise FewshiftError(f"training: {name} is {value}: give 1 or more")
 
 
+class RunOptions(TypedDict):
+    """What every training function takes beside what it learns from, and hands on to `run`."""
+
+    watch: Watch
+    resume: bool
+    track: Track
+    team: Team
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How a run ended."""
@@ -105,19 +114,19 @@ class Outcome:
     skipped: int
     counts: str = BEST
 
-    def checkpoint(self, which: str | None = None) -> Checkpoint:
+    def checkpoint(self) -> Checkpoint:
         """The state that counts: the best, or the last one where none was validated or that was asked for."""
-        path = self.folder / (which or self.counts)
+        path = self.folder / self.counts
         return load_checkpoint(path if path.exists() else self.folder / LAST)
 
 
 def run(
     learner: Learner,
     folder: Path,
-    *,
     identity: Mapping[str, Any],
     updates: int,
     watch: Watch,
+    *,
     resume: bool = False,
     track: Track = silent,
     team: Team = ALONE,
@@ -182,7 +191,7 @@ def _begin(
         state = replace(state, tensors={})
     else:
         state = Checkpoint(learner.kind, identity, 0, {})
-    team.wait()  # nobody cuts the log while another process still looks for the checkpoint
+    team.wait()  # the log is not cut while another process still looks for the checkpoint
     if team.leads:
         journal.sweep(folder, *([] if path.exists() else [BEST]))
         journal.cut(folder / LOG, state.step)

@@ -193,18 +193,8 @@ def train_maml(
 ) -> TrainedMaml:
     """Meta-train a backbone's weights and a rule. The best validated state is returned."""
     learner = MamlLearner(backbone, tasks, settings, team)
-    data, frozen = tasks.identity(), backbone.fingerprint()
-    identity = identity_of(settings, "updates", tasks=data, backbone=frozen)
-    outcome = run(
-        learner,
-        folder,
-        identity=identity,
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    identity = identity_of(settings, "updates", tasks=tasks.identity(), backbone=backbone.fingerprint())
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     learned = part(outcome.checkpoint().tensors, "weights")
     return TrainedMaml(learner.meta.rule.method, maml_part(backbone.to("cpu"), settings, learned), outcome)
 

@@ -1,6 +1,6 @@
 """Training the hyper-networks of Simple CNAPS and tri-M: episodes through a frozen backbone, Adam.
 
-A task's loss is its queries' summed cross-entropy over the number of tasks an update, plus a penalty on the
+A task's loss is its queries' summed cross-entropy over the number of tasks per update, plus a penalty on the
 gains; tri-M adds the gate's cross-entropy against the task's domain. Neither of these two is divided
 (confirmed from code).
 """
@@ -8,7 +8,7 @@ gains; tri-M adds the gate's cross-entropy against the task's domain. Neither of
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -18,7 +18,7 @@ from torch import nn
 
 from fewshift.core.mahalanobis import class_gaussians, mahalanobis_logits
 from fewshift.nets.backbone import Backbone
-from fewshift.nets.film import FilmSites, block_norms, channels
+from fewshift.nets.film import block_norms, channels, film_backbone
 from fewshift.nets.kit import Part
 from fewshift.nets.modulators import CODE, CnapsModulator, Modulation, TriMModulator, gain_penalty
 from fewshift.nets.tensor_file import part
@@ -36,7 +36,7 @@ PAPER_WATCH = Watch(log_every=10, checkpoint_every=250, validate_every=625)
 
 @dataclass(frozen=True, kw_only=True)
 class ModulatorSettings(TaskSettings):
-    """The defaults are the published ones of Simple CNAPS: 110,000 tasks, 16 an update."""
+    """The defaults are the published ones of Simple CNAPS: 110,000 tasks, 16 per update."""
 
     updates: int = 6_875
     tasks_per_update: int = 16
@@ -104,21 +104,10 @@ def train_modulator(
     """Meta-train Simple CNAPS's (`cnaps`) or tri-M's (`trim`) hyper-network for a frozen backbone."""
     modulator = new_modulator(which, backbone, len(tasks.domains), settings.code, settings.seed)
     modulator.to(backbone.device).train()
-    film = replace(backbone, adapters=FilmSites(block_norms()))
-    judge = task_judge(film, modulator, tasks.domains, settings)
+    judge = task_judge(film_backbone(backbone), modulator, tasks.domains, settings)
     numbers = ("cross_entropy",) if which == "cnaps" else ("cross_entropy", "gate", "domain_accuracy")
     learner = TaskLearner(which, dict(modulator.named_parameters()), judge, numbers, tasks, settings, team)
-    data, frozen = tasks.identity(), backbone.fingerprint()
-    identity = identity_of(settings, "updates", tasks=data, backbone=frozen)
-    outcome = run(
-        learner,
-        folder,
-        identity=identity,
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    identity = identity_of(settings, "updates", tasks=tasks.identity(), backbone=backbone.fingerprint())
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     learned = part(outcome.checkpoint().tensors, "weights")
     return TrainedModulator(Part(learned, {"code": settings.code, "domains": list(tasks.domains)}), outcome)

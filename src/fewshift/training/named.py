@@ -1,14 +1,17 @@
-"""Small sums over dictionaries of named tensors."""
+"""Copies, zeros, sums, lengths and fingerprints of dictionaries of named tensors."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from fewshift.nets.backbone import fingerprint_of
 from fewshift.nets.tensor_file import join
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 def owned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -39,6 +42,23 @@ def length(tensors: Iterable[Tensor]) -> Tensor:  # -> ()
     return total
 
 
+def together(
+    function: Callable[..., Tensor], *parts: Mapping[Name, Tensor]
+) -> dict[Name, Tensor]:  # name -> (m, n), as often as the function has arguments
+    """function(part[name], ...) for every name, called once for each shape on (k, m, n) stacks.
+
+    A GPU does the same small computation on many tensors of one shape at once.
+    """
+    groups: dict[tuple[torch.Size, ...], list[Name]] = {}
+    for name in parts[0]:
+        groups.setdefault(tuple(part[name].shape for part in parts), []).append(name)
+    found: dict[Name, Tensor] = {}
+    for names in groups.values():
+        results = function(*(torch.stack([part[name] for name in names]) for part in parts))
+        found |= dict(zip(names, results.unbind(), strict=True))
+    return {name: found[name] for name in parts[0]}
+
+
 def add_up(totals: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
     """Add the values to the totals of the same names."""
     torch._foreach_add_([totals[name] for name in values], list(values.values()))
@@ -51,8 +71,4 @@ def add_where(usable: Tensor, totals: Mapping[str, Tensor], values: Mapping[str,
 
 def fingerprint(parts: Mapping[str, Mapping[str, Tensor]]) -> str:
     """A short hash of names and values, the same on every device."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(join(parts).items()):
-        digest.update(f"{name} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.detach().to("cpu", torch.float32).contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
+    return fingerprint_of(join(parts))[:16]

@@ -1,4 +1,4 @@
-"""Training TA²-Net's policy: self-critical REINFORCE over the number of adapters a site.
+"""Training TA²-Net's policy: self-critical REINFORCE over the number of adapters per site.
 
 For a task the policy gives its greedy configuration g and a sampled one a. Both are tried: adapters alone
 (no last map) descend on the support set, and the difference of their query accuracies is the reward R of
@@ -6,7 +6,7 @@ having sampled. The loss is −R Σ_l log π_l(a_l), plus the support loss of th
 trains its own adapters. No critic, no discount, no entropy bonus.
 
 Confirmed from code (PRIS-CV/TA2-Net): all of this, Adadelta at 0.5 in the trials, Adam at 1e-4, the mean over
-as many tasks an update as there are domains, 10,000 tasks in all. Ours, where the release looks unintended:
+as many tasks per update as there are domains, 10,000 tasks in all. Ours, where the release looks unintended:
 greedy and sampled are tried for the same 10 steps (there 30 and 10, so a reward of 0 was never to be had),
 tasks are the protocol's (there always 5-way 1-shot), the best validated policy is kept (there the last).
 """
@@ -36,6 +36,7 @@ from fewshift.training.checkpoint import copy_into, identity_of, learner_tensors
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import add_where, length, zeros
+from fewshift.training.schedule import take_step
 from fewshift.training.tasks import Sampling, TaskSource, chosen_tasks, validation_addresses
 from fewshift.training.validation import by_domain, centroid_accuracy
 from fewshift.types import Address, Episode, Split
@@ -56,7 +57,7 @@ class PolicySettings:
     sampling: Sampling = "stratified"
     split: Split = "train"
     validation_split: Split = "valid"
-    validation_tasks: int = 50  # a domain; 0 for no validation
+    validation_tasks: int = 50  # per domain; 0 for no validation
     validation_steps: int = 40
     validation_rates: tuple[float, float] = (0.05, 0.1)  # adapters, last map: the test rates of seen domains
     seed: int = 0
@@ -132,8 +133,7 @@ class PolicyLearner:
         for name, weight in self.weights.items():
             weight.grad = summed[name].div_(totals[-1].clamp_min(1))
         gradient_norm = length(summed.values())
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        take_step(self.optimizer, settings.rate)
         means = totals[:-1] / totals[-1]  # not numbers when no task counts, which ends the run
         return {
             **dict(zip(NUMBERS, means, strict=True)),
@@ -206,18 +206,8 @@ def train_policy(
 ) -> TrainedPolicy:
     """Train a policy. The best validated one is returned; `folder` keeps the log and the checkpoints."""
     learner = PolicyLearner(backbone, tasks, settings, team)
-    data, frozen = tasks.identity(), backbone.fingerprint()
-    identity = identity_of(settings, "updates", tasks=data, backbone=frozen)
-    outcome = run(
-        learner,
-        folder,
-        identity=identity,
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    identity = identity_of(settings, "updates", tasks=tasks.identity(), backbone=backbone.fingerprint())
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     policy = new_policy(backbone, settings.temperature, settings.seed).to(dtype=backbone.dtype)
     copy_into(policy.state_dict(), part(outcome.checkpoint().tensors, "net"))
     return TrainedPolicy(policy.requires_grad_(False), outcome)

@@ -13,13 +13,12 @@ from fewshift.core.spectrum import largest_eigenvalue_estimate, sharpest_and_non
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.tensor_file import join, part
-from fewshift.training.alike import together
 from fewshift.training.checkpoint import copy_into, restore_optimizers, tensors_of_optimizers
 from fewshift.training.distributed import Team
 from fewshift.training.loop import Metrics, Validation
 from fewshift.training.metagradients import Job, MetaGradients, only_finite
-from fewshift.training.named import add_up, length, owned, square_zeros, zeros
-from fewshift.training.schedule import cosine_restarts, set_rate
+from fewshift.training.named import add_up, length, owned, square_zeros, together, zeros
+from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.settings import PreconditionerSettings
 from fewshift.training.tasks import TaskSource, chosen_tasks, validation_addresses
 from fewshift.training.validation import adapted_accuracy, by_domain
@@ -30,7 +29,7 @@ class PreconditionerLearner:
     """M_1 .. M_K, each moved by the tasks of its own domain only.
 
     A domain without a task in an update keeps its M and its momentum as they are; with `stratified` tasks
-    that does not happen unless there are more domains than tasks an update.
+    that does not happen unless there are more domains than tasks per update.
     """
 
     kind, unit = "preconditioners", "tasks"
@@ -163,9 +162,7 @@ class PreconditionerLearner:
             value.grad = torch.stack([adjoint[site] for adjoint in adjoints.values()]).sum(dim=0)
         start_rate = cosine_restarts(self.settings.start_rate, step, self.settings.period)
         for what, optimizer in self.optimizers.items():
-            set_rate(optimizer, self._rate(step) if what == "roots" else start_rate)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            take_step(optimizer, self._rate(step) if what == "roots" else start_rate)
 
     def _root_gradients(self, roots: Tensor, pulls: Tensor) -> Tensor:  # (k, r, m), (k, m, m) -> (k, r, m)
         found = root_gradients(self.design, {"": roots}, {"": pulls})[""]

@@ -28,14 +28,6 @@ from fewshift.training.preconditioner_learner import PreconditionerLearner
 from fewshift.training.settings import PreconditionerSettings
 from fewshift.training.tasks import TaskSource
 
-__all__ = [
-    "PAPER_WATCH",
-    "PreconditionerSettings",
-    "TrainedPreconditioners",
-    "preconditioner_identity",
-    "train_preconditioners",
-]
-
 PAPER_WATCH = Watch(log_every=10, checkpoint_every=250, validate_every=2_500)
 
 
@@ -67,16 +59,8 @@ def train_preconditioners(
     else:
         ways = meta_gradients or best_meta_gradients(backbone)
         learner = PreconditionerLearner(backbone, tasks, settings, ways, team)
-    outcome = run(
-        learner,
-        folder,
-        identity=preconditioner_identity(settings, tasks, backbone),
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    identity = preconditioner_identity(settings, tasks, backbone)
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     state = outcome.checkpoint().tensors
     if isinstance(learner, LastMapLearner):
         return TrainedPreconditioners(*learned_maps(learner, state), outcome)

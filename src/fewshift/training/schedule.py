@@ -1,4 +1,4 @@
-"""Step sizes as functions of the step, so that a resumed run needs no scheduler's state."""
+"""Step sizes as functions of the step: a resumed run needs no scheduler's state. And the step itself."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def cosine_doubling(rate: float, step: int, first: int) -> float:
     return cosine_restarts(rate, step, period)
 
 
-def set_rate(optimizer: Optimizer, rate: float) -> None:
-    """Give every group of the optimizer this step size."""
+def take_step(optimizer: Optimizer, rate: float) -> None:
+    """Move all parameters along their gradients with this step size; the gradients are dropped."""
     for group in optimizer.param_groups:
         group["lr"] = rate
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)

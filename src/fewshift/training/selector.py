@@ -28,7 +28,7 @@ from fewshift.training.task_learner import Judged, TaskLearner, TaskSettings
 from fewshift.training.tasks import ResidentTasks
 from fewshift.types import Episode
 
-CHUNK = 1024  # images a pass
+CHUNK = 1024  # images per pass
 PAPER_WATCH = Watch(log_every=50, checkpoint_every=1_000)
 
 
@@ -59,7 +59,7 @@ class TrainedSelector:
 class ExtractedDomain(ResidentDomain):
     """A domain whose images are read as the extractors' features of them, computed once."""
 
-    features: Tensor  # (n, k, d), a row an image
+    features: Tensor  # (n, k, d), one row per image
 
     def images(self, rows: Tensor) -> Tensor:  # (n,) -> (n, k, d)
         """The features of these images."""
@@ -110,15 +110,6 @@ def train_selector(
     learner = TaskLearner("selector", weights, judge, ("cross_entropy", "apart"), tasks, settings, team)
     frozen = {d: b.frozen for d, b in zip(extractors.domains, extractors.backbones, strict=True)}
     identity = identity_of(settings, "updates", tasks=tasks.identity(), extractors=fingerprint(frozen))
-    outcome = run(
-        learner,
-        folder,
-        identity=identity,
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     learned = part(outcome.checkpoint().tensors, "weights")
     return TrainedSelector(Part(learned, {"domains": list(extractors.domains)}), outcome)

@@ -1,4 +1,4 @@
-"""What a run leaves to choose: one frozen value a stage, whose defaults are the published ones."""
+"""The settings of training runs: one frozen value per stage, whose defaults are the published ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class BackboneSettings:
     """Everything that decides an extractor. The defaults are the published ones of MDL and URL."""
 
     updates: int = 240_000
-    batches: Mapping[str, int] = field(default_factory=dict)  # images a step by domain, where not the default
+    batches: Mapping[str, int] = field(default_factory=dict)  # domain -> images per step, if not the default
     default_batch: int = 64
     rate: float = 0.03
     momentum: float = 0.9
@@ -33,7 +33,7 @@ class BackboneSettings:
     width: int = 64
     stem_padding: int = 2
     precision: Literal["float32", "bfloat16"] = "float32"  # of activations; weights are always float32
-    validation_tasks: int = 300  # a domain; 0 for no validation
+    validation_tasks: int = 300  # per domain; 0 for no validation
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -87,9 +87,7 @@ class PreconditionerSettings:
     momentum: float = 0.9
     weight_decay: float = 7e-4
     period: int = 2_500  # updates from one cosine restart to the next
-    normalise: bool = (
-        False  # give each site's gradient length 1: the outer signal is faint and short runs need more
-    )
+    normalise: bool = False  # each site's gradient gets length 1: it is faint, and short runs need more
     train_starts: bool = False  # learn theta_0 of each domain, too
     common_start: bool = False  # theta_0 of a domain is a value that all share and learn, plus its own
     start_rate: float = 1e-3  # of Adam: starting values are ours, and their sites differ much in scale
@@ -98,7 +96,7 @@ class PreconditionerSettings:
     sampling: Sampling = "stratified"
     split: Split = "train"  # whose classes the tasks are made of
     validation_split: Split = "valid"
-    validation_tasks: int = 50  # a domain; 0 for no validation
+    validation_tasks: int = 50  # per domain; 0 for no validation
     validation_steps: int = 40
     validation_rates: tuple[float, float] = (0.05, 0.30)  # adapters, last map: the test rates of seen domains
     spectrum_every: int = 50  # steps between looks at the largest eigenvalue
@@ -128,7 +126,7 @@ class ClassifierSettings:
     inner: InnerLevel = field(default_factory=InnerLevel)
     auxiliary: float = 0.1
     cross_entropy: bool = True
-    width: int = 256  # filters a layer; of features, hidden units
+    width: int = 256  # filters per layer; of features, hidden units
     reads: Literal["images", "features"] = "images"  # features: of the backbone, see FeatureClassifier
     rate: float = 1e-3
     weight_decay: float = 7e-4
@@ -136,7 +134,7 @@ class ClassifierSettings:
     sampling: Sampling = "stratified"
     split: Split = "train"
     validation_split: Split = "valid"
-    validation_tasks: int = 20  # a domain; 0 for no validation
+    validation_tasks: int = 20  # per domain; 0 for no validation
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Tasks in made-up styles, as if from a domain that nobody trained on.
+"""Tasks in made-up styles, as if from a domain that was not trained on.
 
 A task of some training domain is taken as it is, and all its images, support and query, go through the same
 random change: turned, inverted, seen through a random filter, drawn in two colours, coarsened. Its classes

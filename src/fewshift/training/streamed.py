@@ -222,7 +222,7 @@ def decoded_size(domains: Iterable[Domain], rule: PixelRule, splits: Sequence[Sp
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that can be had on this device; None where the system does not tell."""
+    """Bytes that can be had on this device; None where the system does not say."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     try:

@@ -13,7 +13,7 @@ from fewshift.errors import FewshiftError
 from fewshift.nets.tensor_file import join, part
 from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
 from fewshift.training.distill import Distillation, Teacher, feature_loss, new_adaptor, prediction_loss
-from fewshift.training.schedule import cosine_restarts, set_rate
+from fewshift.training.schedule import cosine_restarts, take_step
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -89,9 +89,7 @@ class Students:
     def step(self, step: int, period: int) -> None:
         """Move the adaptors along the gradients that were put into them."""
         if self.optimizer is not None:
-            set_rate(self.optimizer, cosine_restarts(self.settings.adaptor_rate, step, period))
-            self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
+            take_step(self.optimizer, cosine_restarts(self.settings.adaptor_rate, step, period))
 
     def tensors(self) -> dict[str, Tensor]:
         """The adaptors and what Adam remembers of them."""

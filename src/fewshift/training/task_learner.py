@@ -20,7 +20,7 @@ from fewshift.training.checkpoint import learner_tensors, restore_learner
 from fewshift.training.distributed import Team
 from fewshift.training.loop import Metrics, Validation
 from fewshift.training.named import add_where, length, zeros
-from fewshift.training.schedule import cosine_restarts, set_rate
+from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.tasks import Sampling, TaskSource, task_addresses, validation_addresses
 from fewshift.training.validation import by_domain
 from fewshift.types import Address, Episode, Split
@@ -39,7 +39,7 @@ class TaskSettings:
     favourite: str | None = None  # this domain gives half of the tasks
     split: Split = "train"
     validation_split: Split = "valid"
-    validation_tasks: int = 20  # a domain; 0 for no validation
+    validation_tasks: int = 20  # per domain; 0 for no validation
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -104,9 +104,7 @@ class TaskLearner:
         for name, weight in self.weights.items():
             weight.grad = summed[name]
         rate = self.rate(step)
-        set_rate(self.optimizer, rate)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        take_step(self.optimizer, rate)
         return {
             "loss": totals[0] / totals[2],  # not a number when no task counts, which ends the run
             "accuracy": totals[1] / totals[2],

@@ -2,7 +2,7 @@
 
 Stated in the paper: the r adapters of a site all take the same preconditioned steps, in training as at test.
 They are one matrix with a step divided by r (`fewshift.core.parallel`), which is a P divided by r: so this
-wraps whatever computes meta-gradients and changes what goes in and what comes out. Inferred: the policy was
+wraps what computes meta-gradients and changes what goes in and what comes out. Inferred: the policy was
 trained before and does not learn here.
 """
 
@@ -48,7 +48,7 @@ class UnderPolicy:
     meta_gradients: MetaGradients
 
     def __call__(self, jobs: Iterable[Job], inner: InnerLevel, starts: bool) -> Iterator[MetaGradient]:
-        """∂L_out/∂P of each job's own P, through r equal adapters a site."""
+        """∂L_out/∂P of each job's own P, through r equal adapters per site."""
         waiting: deque[Counts] = deque()
 
         def configured_jobs() -> Iterator[Job]:
@@ -115,16 +115,7 @@ def train_preconditioners_under(
         **preconditioner_identity(settings, tasks, backbone),
         PART: fingerprint({PART: policy.state_dict()}),
     }
-    outcome = run(
-        learner,
-        folder,
-        identity=identity,
-        updates=settings.updates,
-        watch=watch,
-        resume=resume,
-        track=track,
-        team=team,
-    )
+    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     roots = stacked(part(outcome.checkpoint().tensors, "roots"), tasks.domains, backbone.sites)
     learned = DomainPreconditioners(tasks.domains, roots, settings.design)
     return TrainedPreconditioners(learned, None, outcome)

@@ -15,13 +15,13 @@ from fewshift.training.distributed import Team
 from fewshift.training.loop import Validation
 from fewshift.types import Address, Episode, Preconditioner, Rates, TaskParams
 
-CHUNK = 512  # images a pass
+CHUNK = 512  # images per pass
 
 
 def by_domain(
     addresses: Sequence[Address], accuracy_of: Callable[[Address], Tensor], device: torch.device, team: Team
 ) -> Validation | None:
-    """Mean accuracy a domain, and their mean as the score; None without tasks. The processes share them."""
+    """Mean accuracy per domain, and their mean as the score; None without tasks. The processes share them."""
     if not addresses:
         return None
     domains = list(dict.fromkeys(address.domain for address in addresses))

@@ -1,6 +1,6 @@
 """Tasks whose images are varied as a backbone's are while it is trained.
 
-A backbone knows the TRAIN images of small domains nearly by heart, so tasks made of them leave nothing to
+A backbone has nearly memorised the TRAIN images of small domains, so tasks made of them leave nothing to
 learn. Varied, they are new pictures of known classes. Our own; the paper's tasks are not varied.
 """
 

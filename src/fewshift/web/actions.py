@@ -89,8 +89,15 @@ def _shown(fit: Fit) -> list[Any]:
 
 
 def _not_adapted(sentence: str) -> list[Any]:
-    hidden = [gr.Tabs(visible=False), "", "", "", gr.DownloadButton(value=None, visible=False)]
-    return [None, views.wrapped(views.notice(sentence, "bad")), *hidden]
+    return [None, _refused(sentence), *_no_results()]
+
+
+def _no_results() -> list[Any]:
+    return [gr.Tabs(visible=False), "", "", "", gr.DownloadButton(value=None, visible=False)]
+
+
+def _refused(sentence: str) -> str:
+    return views.wrapped(views.notice(sentence, "bad"))
 
 
 def trying(folder: Path) -> Callable[..., str]:
@@ -106,7 +113,7 @@ def trying(folder: Path) -> Callable[..., str]:
         def work() -> str:
             return views.predictions(predict(fit.done, read_uploads(paths, folder)))
 
-        return _answered(work, lambda sentence: views.wrapped(views.notice(sentence, "bad")))
+        return _answered(work, _refused)
 
     return classify
 
@@ -116,9 +123,7 @@ def watching(fit: Fit | None) -> str:
     if fit is None:
         return ""
     done = fit.done
-    return _answered(
-        lambda: views.changes(watched(done)), lambda sentence: views.wrapped(views.notice(sentence, "bad"))
-    )
+    return _answered(lambda: views.changes(watched(done)), _refused)
 
 
 def forgetting(folder: Path) -> Callable[..., list[Any]]:
@@ -129,10 +134,9 @@ def forgetting(folder: Path) -> Callable[..., list[Any]]:
         for path in (path for gallery in galleries for path in _paths(gallery)):
             if path.resolve().is_relative_to(folder.resolve()):
                 path.unlink(missing_ok=True)
-        hidden = [gr.Tabs(visible=False), "", "", "", gr.DownloadButton(value=None, visible=False)]
         names = [f"class {place}" for place in range(1, LIMITS.most_classes + 1)]
         cards = [FIRST_CLASSES, *_visible(FIRST_CLASSES), *names, *[None] * LIMITS.most_classes]
-        return [None, views.empty(WAITING), *hidden, *cards, None, views.empty(NOTHING_TO_TRY)]
+        return [None, views.empty(WAITING), *_no_results(), *cards, None, views.empty(NOTHING_TO_TRY)]
 
     return forget
 
@@ -159,7 +163,7 @@ def _paths(gallery: Sequence[tuple[str, str | None]] | None) -> list[Path]:
 
 
 def _answered(work: Callable[[], T], instead: Callable[[str], T]) -> T:
-    """Whatever goes wrong becomes a sentence on the page; what is our own fault goes to the terminal, too."""
+    """An error becomes a sentence on the page; one that is our own fault goes to the terminal, too."""
     try:
         return work()
     except FewshiftError as problem:

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from fewshift.evaluation.svg import element, line, text, ticks
+from fewshift.evaluation.svg import element, line, picture, text, ticks
 
 WIDTH = 560.0
 LEFT, RIGHT = 46.0, 14.0
-
-
-def picture(height: float, label: str, *children: str) -> str:
-    """A drawing that takes the width of its column."""
-    box = f"0 0 {WIDTH:.0f} {height:.0f}"
-    return element("svg", *children, viewBox=box, role="img", aria_label=label, class_="chart")
 
 
 def curve(
@@ -47,7 +41,7 @@ def curve(
             words = element("title", escape(f"after {step:.0f} steps: {show(value)}"))
             parts.append(element("circle", words, cx=x, cy=y, r=3.5, class_=f"dot{colour}"))
     parts.append(text(WIDTH - RIGHT, above + high + 32, "step", "tick", "end"))
-    return picture(above + high + 38, heading, *parts)
+    return picture(above + high + 38, heading, *parts, width=WIDTH)
 
 
 def movement(moved: Mapping[str, Sequence[float]], heading: str) -> str:
@@ -74,4 +68,4 @@ def movement(moved: Mapping[str, Sequence[float]], heading: str) -> str:
         if tick == int(tick) and tick > 0:
             parts.append(text(left + (tick - 0.5) * wide, bottom + 14, f"{tick:.0f}", "tick", "middle"))
     parts.append(text(WIDTH - RIGHT, bottom + 30, "step", "tick", "end"))
-    return picture(bottom + 36, heading, *parts)
+    return picture(bottom + 36, heading, *parts, width=WIDTH)

@@ -78,7 +78,7 @@ def _renamed(names: HarmlessNames, receive: Receive) -> Receive:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """The body that was read, then whatever follows."""
+    """The body that was read, then what follows."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def read() -> Message:

@@ -1,4 +1,4 @@
-"""How much the page takes, and what it says when something is too much."""
+"""How much the page takes."""
 
 from __future__ import annotations
 

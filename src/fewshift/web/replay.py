@@ -80,11 +80,9 @@ def _right(engine: Engine, task: Task, params: TaskParams) -> float | None:
     """None when every class has one image: left out, it leaves nothing to compare with."""
     features = engine.embed(params, task.support.images)
     found = leave_one_out(features, task.support.labels, task.way)
-    if not len(found.labels):
-        return None
-    return (found.cosines.argmax(dim=1) == found.labels).double().mean().item()
+    return found.accuracy() if len(found.labels) else None
 
 
 def _observable(engine: Engine) -> Engine:
-    """A captured graph calls nobody back, the folded engine does; their results are equal."""
+    """A captured graph has no callbacks, the folded engine has; their results are equal."""
     return choose_engine(engine.backbone, "folded") if isinstance(engine, GraphEngine) else engine

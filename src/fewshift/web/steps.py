@@ -75,9 +75,7 @@ def _tools(opened: Opened, method: str, track: Track) -> Tools:
     return Tools(opened.kit, opened.engine, method, "auto", 0, track)
 
 
-def predict(
-    adaptation: Adaptation, uploads: Sequence[Upload], track: Track = silent
-) -> tuple[Prediction, ...]:
+def predict(adaptation: Adaptation, uploads: Sequence[Upload]) -> tuple[Prediction, ...]:
     """Each image's classes by probability, and whether it is unlike all of them."""
     if len(uploads) > LIMITS.test_images:
         raise FewshiftError(
@@ -86,7 +84,7 @@ def predict(
     if not uploads:
         return ()
     opened, fitted = adaptation.opened, adaptation.fitted
-    images = _prepared(uploads, opened.rule, track)
+    images = _prepared(uploads, opened.rule)
     cosines = fitted.cosines(opened.engine.embed(fitted.params, images.to(opened.device)))
     unknown = fitted.familiar.scores(cosines).tolist()
     names = [str(name) for name in fitted.classes.tolist()]
@@ -109,7 +107,9 @@ def thumbnail(upload: Upload) -> str:
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-def _prepared(uploads: Sequence[Upload], rule: PixelRule, track: Track) -> Tensor:  # (n, 3, size, size)
+def _prepared(
+    uploads: Sequence[Upload], rule: PixelRule, track: Track = silent
+) -> Tensor:  # (n, 3, size, size)
     """One by one, so that memory does not grow with the size of photographs."""
     out = torch.empty(len(uploads), 3, rule.size, rule.size)
     for place, upload in enumerate(track(uploads, label="reading images", total=len(uploads))):

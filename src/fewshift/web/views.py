@@ -114,7 +114,7 @@ def changes(seen: Replay) -> str:
 
 
 def predictions(found: Sequence[Prediction]) -> str:
-    """A card an image."""
+    """One card per image."""
     return wrapped(f'<div class="cards">{"".join(map(_card, found))}</div>')
 
 

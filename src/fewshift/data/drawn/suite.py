@@ -42,7 +42,7 @@ DRAWN: Mapping[str, Kind] = {
 
 @dataclass(frozen=True)
 class DrawnSource:
-    """Draws each image anew; (seed, name, class, index) says which one."""
+    """Draws each image on request; (seed, name, class, index) says which one."""
 
     name: str
     kind: Kind

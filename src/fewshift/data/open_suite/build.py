@@ -89,7 +89,7 @@ def build_open_suite(
 
 
 def describe(root: Path) -> None:
-    """Write the suite's own files anew: roles, origins, licences, and who made every package."""
+    """Rewrite the suite's own files: roles, origins, licences, and who made every package."""
     built = [source for source in sources().values() if is_built(source, root)]
     write_suite(root, {source.name: SuiteEntry(source.role, provenance_of(source)) for source in built})
     write_whole(root / ATTRIBUTION_FILE, attribution_text(built).encode())

@@ -1,4 +1,4 @@
-"""CIFAR-10: things in photographs, the first 500 images a class of the test part. 139 MB, so optional.
+"""CIFAR-10: things in photographs, the first 500 images per class of the test part. 139 MB, so optional.
 
 The package keeps 10,000 images as one PNG: row i, 1024 RGB pixels, reshaped to 32 x 32 is image i; labels are
 a list.

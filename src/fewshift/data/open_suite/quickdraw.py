@@ -1,7 +1,7 @@
 """Quick, Draw!: 345 kinds of things, 100 drawings each, in Meta-Dataset's class split.
 
-The package holds one gzip file a class, one JSON list of 784 numbers from 0 to 1 a line. Its drawings lie in
-the top-left corner of their 28 x 28 pixels; here they are put in the middle. White strokes on black, as in
+The package holds one gzip file per class, one JSON list of 784 numbers from 0 to 1 per line. Its drawings lie
+in the top-left corner of their 28 x 28 pixels; here they are put in the middle. White strokes on black, as in
 Meta-Dataset.
 """
 

@@ -58,5 +58,5 @@ def spec_of(name: str, classes: ClassList, images: Callable[[Any], int]) -> Spec
 
 
 def test_only(name: str, class_names: Sequence[str], images: int) -> Spec:
-    """A domain nobody trains on, with equally many images a class."""
+    """A domain nobody trains on, with equally many images per class."""
     return flat_spec(name, tuple(class_names), (images,) * len(class_names), {"test": len(class_names)})

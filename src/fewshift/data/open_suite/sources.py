@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from fewshift.data.open_suite import cifar10, emoji, fashion, glyphs, icons, mnist, quickdraw
+from fewshift.data.open_suite import cifar10, fashion, glyphs, icons, mnist, quickdraw
 from fewshift.data.open_suite.source import Source
 
 
@@ -13,7 +13,7 @@ def sources() -> dict[str, Source]:
     """Every domain by name."""
     makers = (
         quickdraw.source,
-        emoji.source,
+        icons.emoji_source,
         icons.source,
         glyphs.source,
         glyphs.scripts_source,

@@ -2,8 +2,7 @@ import torch
 
 from fewshift.core.metagrad import root_gradients
 from fewshift.core.precond import gram
-from fewshift.training.alike import together
-from fewshift.training.named import add_where, length
+from fewshift.training.named import add_where, length, together
 
 
 def some(*shapes: tuple[int, int]) -> dict[str, torch.Tensor]:
