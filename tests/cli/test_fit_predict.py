@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from PIL import Image
 from fewshift.cli import main
 from fewshift.data.drawn.suite import drawn_domain
 from fewshift.errors import FewshiftError
+from fewshift.estimator.predictions import predictions
 from fewshift.estimator.saved import load
 from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import ImageSettings, Kit, save_kit
@@ -142,6 +144,20 @@ def test_a_table_of_a_folder(
     said = capsys.readouterr().out
     for word in ("04.jpg", "14.jpg", "probability", "unknown score", "then", "%"):
         assert word in said
+
+
+def test_ctrl_c_loses_no_row_of_the_table(
+    fitted: Path, kit: str, images: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> Iterator[object]:
+        yield next(iter(predictions(*_)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fewshift.estimator.predictions.predictions", interrupted)
+    run("predict", fitted, images / "new" / "03.jpg", images / "new" / "04.jpg", "--kit", kit, code=130)
+    said = capsys.readouterr().out
+    assert "03.jpg" in said
+    assert "04.jpg" not in said
 
 
 def test_json_lines_of_files_and_patterns(

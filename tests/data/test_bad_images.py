@@ -99,6 +99,13 @@ def test_a_text_file_named_jpg() -> None:
     assert "this is no picture" in refusal(b"<svg xmlns='http://www.w3.org/2000/svg'/>")
 
 
+@pytest.mark.parametrize(("brand", "what"), [(b"heic", "a HEIC"), (b"mif1", "a HEIF"), (b"avif", "an AVIF")])
+def test_what_a_phone_sends_is_named(brand: bytes, what: str) -> None:
+    said = refusal(b"\0\0\0\x18ftyp" + brand + b"\0\0\0\0mif1heic")
+    assert f"this is {what} picture, which is not read: replace it by a JPEG" in said
+    assert "this is no picture" in refusal(b"\0\0\0\x18ftypisom")  # a film
+
+
 def test_an_empty_file() -> None:
     assert "this is an empty file: replace it" in refusal(b"")
 

@@ -93,6 +93,22 @@ def test_with_its_backbone_it_needs_no_kit(
     assert changed.classes_.tolist()[-1] == "new"
 
 
+def test_what_a_file_carried_is_kept_when_it_is_saved_again(
+    fitted: fs.FewShotClassifier, pictures: Pictures, tmp_path: Path
+) -> None:
+    query = pictures(3, 2, first=9)[0]
+    fitted.save(tmp_path / "x.fewshift", with_backbone=True, with_support=True)
+    loaded = fs.load(tmp_path / "x.fewshift").add_class("new", pictures(4, 2)[0][6:])
+    loaded.save(tmp_path / "y.fewshift")
+    again = fs.load(tmp_path / "y.fewshift")  # no kit is asked for
+    assert (again.predict_proba(query) == loaded.predict_proba(query)).all()
+    again.remove_class("new")  # the support images are there
+    loaded.save(tmp_path / "small.fewshift", with_backbone=False, with_support=False)
+    assert (tmp_path / "small.fewshift").stat().st_size < (tmp_path / "y.fewshift").stat().st_size / 2
+    loaded.fit(*pictures(2, 2)).save(tmp_path / "fresh.fewshift")
+    assert not fs.load(tmp_path / "fresh.fewshift", kit=loaded.kit_)._has_support
+
+
 def test_weights_that_a_package_has_are_put_in_too(pictures: Pictures, tmp_path: Path) -> None:
     torch.manual_seed(0)
     net = Lite0()

@@ -62,13 +62,15 @@ def predict(
         _say_passed_over([text for text, (_, problem) in zip(images, named, strict=True) if not problem])
     problems = len(wrong)
     show = _Json() if json_lines else _Csv(top) if csv_rows else _Table(top)
-    for found in predictions(loaded, items, bars(quiet)):
-        if isinstance(found, Prediction):
-            show.row(found, top)
-        else:
-            problems += 1
-            typer.echo(f"fewshift: {found.problem}", err=True)
-    show.finish()
+    try:
+        for found in predictions(loaded, items, bars(quiet)):
+            if isinstance(found, Prediction):
+                show.row(found, top)
+            else:
+                problems += 1
+                typer.echo(f"fewshift: {found.problem}", err=True)
+    finally:  # also when interrupted: what was answered is not lost
+        show.finish()
     if problems:
         raise typer.Exit(2)
 

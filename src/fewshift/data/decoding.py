@@ -73,13 +73,23 @@ def open_picture(encoded: bytes, where: object) -> Image.Image:
     """The picture with its header read and its size checked, and no pixel decoded."""
     opener = _opener(encoded)
     if opener is None:
-        what = "an empty file" if not encoded else "no picture, whatever its name says"
+        what = "an empty file" if not encoded else _foreign(encoded)
         raise DataError(f"{where}: this is {what}: replace it by a {READABLE} file or take it out")
     if opener is WebPImageFile:
         _check_size(_webp_size(encoded), where)  # its plugin makes room for the canvas as soon as it opens
     picture = opener(io.BytesIO(encoded))
     _check_size(picture.size, where)
     return picture
+
+
+def _foreign(encoded: bytes) -> str:
+    """What a file is that no reader here takes: phones write HEIC, and give it any name when they send it."""
+    if encoded[4:8] == b"ftyp":
+        brand = encoded[8:12].decode("ascii", "replace").strip()
+        kind = {"hei": "a HEIC", "hev": "a HEIC", "mif": "a HEIF", "msf": "a HEIF", "avi": "an AVIF"}
+        if found := kind.get(brand[:3]):
+            return f"{found} picture, which is not read"
+    return "no picture, whatever its name says"
 
 
 def _check_size(size: tuple[int, int], where: object) -> None:

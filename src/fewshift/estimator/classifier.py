@@ -79,6 +79,7 @@ class FewShotClassifier(SklearnContract, FitResults):
         self._kit_of_fit = opened.name if self.kit is None else self.kit
         self._rule_of_fit = opened.rule
         self._asked_of_fit = self._asked
+        self._loaded_with = (False, False)
         self._keep(fitted, support, began)
         return self
 
@@ -179,17 +180,27 @@ class FewShotClassifier(SklearnContract, FitResults):
     # --- keeping -------------------------------------------------------------------------------------------
 
     def save(
-        self, path: str | os.PathLike[str], *, with_backbone: bool = False, with_support: bool = False
+        self,
+        path: str | os.PathLike[str],
+        *,
+        with_backbone: bool | None = None,
+        with_support: bool | None = None,
     ) -> None:
         """Write one small file, all or nothing.
 
         It names its kit; `with_backbone` puts the frozen weights in, so that no kit is needed to predict.
         `with_support` keeps the support images, small and in 8 bits, so that a loaded classifier can be
-        re-adapted; with both, the whole kit goes in.
+        re-adapted; with both, the whole kit goes in. If not said, a classifier keeps what it was loaded with,
+        and a fresh one neither.
         """
         from fewshift.estimator.saved import write_classifier
 
         fitted, (method, mode, seed) = self.fitted_, self._asked_before
+        had_backbone, had_support = vars(self).get("_loaded_with", (False, False))
+        if with_backbone is None:
+            with_backbone = had_backbone
+        if with_support is None:
+            with_support = had_support and self._has_support
         write_classifier(
             path,
             fitted,

@@ -24,7 +24,7 @@ class FitResults:
     kit: kits.KitLike
     device: str
     engine: str
-    precision: str
+    precision: str = "auto"  # older pickles have none of their own
     quiet: bool
     _fitted: Fitted
     _now_open: kits.Opened

@@ -85,8 +85,9 @@ def load(
     fitted with.
     """
     header, tensors = read_tensors(os.fspath(path), CLASSIFIER)
+    stored, kept = part(tensors, "kit"), part(tensors, "support")
     if kit is None:
-        kit = _own_kit(part(tensors, "kit")) or _named(header, path)
+        kit = _own_kit(stored) or _named(header, path)
     classifier = FewShotClassifier(
         method=header["method"],
         kit=kit,
@@ -118,7 +119,8 @@ def load(
         coefficients=header["coefficients"],
         losses=tuple(header["losses"]),
     )
-    classifier._keep(fitted, _support(part(tensors, "support"), classes, rule), began=None)
+    classifier._keep(fitted, _support(kept, classes, rule), began=None)
+    classifier._loaded_with = (bool(stored), bool(kept))
     return classifier
 
 
