@@ -48,6 +48,24 @@ class Preconditioned:
 
 
 @dataclass(frozen=True)
+class TwoSided:
+    """θ − β P G Q: Eq. 5 with a second preconditioner, Q, on the side of the inputs. No P means P = I."""
+
+    preconditioner: Preconditioner | None  # site -> (out, out)
+    inputs: Preconditioner  # site -> (in, in)
+    rates: Rates
+
+    def init(self, params: TaskParams) -> None:
+        """Nothing is remembered."""
+        return
+
+    def step(self, params: TaskParams, gradients: TaskParams, state: None) -> tuple[TaskParams, None]:
+        """One step at every site."""
+        evened = {site: gradients[site] @ self.inputs[site] for site in params}
+        return Preconditioned(self.preconditioner, self.rates).step(params, evened, state)
+
+
+@dataclass(frozen=True)
 class AdadeltaState:
     """Running means of squared gradients and of squared steps."""
 

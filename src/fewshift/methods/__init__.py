@@ -91,6 +91,14 @@ from fewshift.methods.tsp_ta2 import build as tsp_ta2
 from fewshift.methods.tsp_ta2 import build_tuned as tsp_ta2_tuned
 from fewshift.methods.urt import ABOUT as URT
 from fewshift.methods.urt import build as urt
+from fewshift.methods.white import ABOUT as WHITE
+from fewshift.methods.white import ABOUT_START as START_WHITE
+from fewshift.methods.white import ABOUT_START_TUNED as START_WHITE_TUNED
+from fewshift.methods.white import ABOUT_TUNED as WHITE_TUNED
+from fewshift.methods.white import build as white
+from fewshift.methods.white import build_start as start_white
+from fewshift.methods.white import build_start_tuned as start_white_tuned
+from fewshift.methods.white import build_tuned as white_tuned
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
 from fewshift.types import Method
@@ -124,6 +132,8 @@ __all__ = [
     "simple_cnaps",
     "start",
     "start_tuned",
+    "start_white",
+    "start_white_tuned",
     "sur",
     "ta2",
     "ta2_tuned",
@@ -139,6 +149,8 @@ __all__ = [
     "tsp_tuned",
     "tsp_untrained",
     "urt",
+    "white",
+    "white_tuned",
 ]
 
 
@@ -166,6 +178,10 @@ METHODS: Mapping[str, Builder] = {
     "tsp_start": tsp_start,
     "tsp_start_tuned": tsp_start_tuned,
     "tsp_start_steady": tsp_start_steady,
+    "white": white,
+    "white_tuned": white_tuned,
+    "start_white": start_white,
+    "start_white_tuned": start_white_tuned,
     "ta2": ta2,
     "ta2_tuned": ta2_tuned,
     "tsp_ta2": tsp_ta2,
@@ -208,6 +224,10 @@ ABOUT: Mapping[str, About] = {
     "tsp_start": TSP_START,
     "tsp_start_tuned": TSP_START_TUNED,
     "tsp_start_steady": TSP_START_STEADY,
+    "white": WHITE,
+    "white_tuned": WHITE_TUNED,
+    "start_white": START_WHITE,
+    "start_white_tuned": START_WHITE_TUNED,
     "ta2": TA2,
     "ta2_tuned": TA2_TUNED,
     "tsp_ta2": TSP_TA2,

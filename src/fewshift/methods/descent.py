@@ -10,11 +10,14 @@ from typing import Any
 from torch import Tensor
 
 from fewshift.core.descent import Trajectory
-from fewshift.core.updates import Update
+from fewshift.core.updates import Preconditioned, TwoSided, Update
+from fewshift.core.whitening import whitener
 from fewshift.methods.rates import Chosen
 from fewshift.methods.task import centroid_classifier
+from fewshift.nets.backbone import Backbone
 from fewshift.nets.engine import Engine
-from fewshift.types import Adapted, Task, TaskParams
+from fewshift.nets.input_moments import input_moments
+from fewshift.types import Adapted, Preconditioner, Rates, Task, TaskParams
 
 
 def adapted_by(
@@ -30,6 +33,21 @@ def adapted_by(
     trajectory = engine.adapt(task, start, update, steps)
     classify = centroid_classifier(lambda images: engine.embed(trajectory.params, images), task)
     return Adapted(classify, notes(chosen, trajectory) | more)
+
+
+def descent_rule(
+    backbone: Backbone,
+    task: Task,
+    start: TaskParams,
+    matrices: Preconditioner | None,
+    rates: Rates,
+    damping: float | None,
+) -> Update[Any]:
+    """Plain or preconditioned descent; with a damping also whitened by what the sites read of the support."""
+    if damping is None:
+        return Preconditioned(matrices, rates)
+    moments = input_moments(backbone, start, task.support.images)
+    return TwoSided(matrices, {site: whitener(moment, damping) for site, moment in moments.items()}, rates)
 
 
 def notes(chosen: Chosen, trajectory: Trajectory) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fewshift.core.updates import Preconditioned, site_rates
+from fewshift.core.updates import site_rates
 from fewshift.methods.about import About
 from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned_rates
 from fewshift.methods.coefficients import Coefficients, no_coefficients
-from fewshift.methods.descent import adapted_by
+from fewshift.methods.descent import adapted_by, descent_rule
 from fewshift.methods.rates import TSP_RATES, RateRule
 from fewshift.methods.task import checked
 from fewshift.nets.choice import choose_engine
@@ -50,6 +50,7 @@ class GradientDescent:
     rates: RateRule = TSP_RATES
     coefficients: Coefficients = no_coefficients  # only for choosing rates without the oracle
     scale: float = 1.0
+    damping: float | None = None  # of the whitening of inputs; None: none
     steps: int = 40
     name: str = "gd"
 
@@ -60,7 +61,8 @@ class GradientDescent:
         start = self.engine.backbone.init()
         adapters, last = (self.scale * rate for rate in chosen.rates)
         rates = site_rates(start, adapters, last, self.engine.backbone.sites[-1])
-        return adapted_by(self.engine, task, start, Preconditioned(None, rates), self.steps, chosen)
+        update = descent_rule(self.engine.backbone, task, start, None, rates, self.damping)
+        return adapted_by(self.engine, task, start, update, self.steps, chosen)
 
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> GradientDescent:

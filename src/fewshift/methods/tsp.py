@@ -15,12 +15,12 @@ from torch import Tensor
 
 from fewshift.core.precond import blend_sites, part_of
 from fewshift.core.starts import Starts, task_start
-from fewshift.core.updates import Preconditioned, site_rates
+from fewshift.core.updates import site_rates
 from fewshift.errors import FewshiftError
 from fewshift.methods.about import About
 from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned_rates
 from fewshift.methods.coefficients import Coefficients, named
-from fewshift.methods.descent import adapted_by
+from fewshift.methods.descent import adapted_by, descent_rule
 from fewshift.methods.rates import ALL_OF_IT, TSP_RATES, RateRule, Share
 from fewshift.methods.task import checked
 from fewshift.nets.choice import choose_engine
@@ -60,6 +60,7 @@ class TaskSpecificPreconditioning:
     start_share: Share = ALL_OF_IT
     common_share: Share = ALL_OF_IT
     matrix_share: Share = ALL_OF_IT
+    damping: float | None = None  # of the whitening of inputs; None: none
     steps: int = 40
     name: str = "tsp"
 
@@ -79,7 +80,9 @@ class TaskSpecificPreconditioning:
         if self.matrices is not None:
             blended = blend_sites(coefficients, self.matrices)
             matrix = part_of(blended, self.matrix_share(task, coefficients))
-        update = Preconditioned(matrix, site_rates(start, *chosen.rates, self.engine.backbone.sites[-1]))
+        backbone = self.engine.backbone
+        rates = site_rates(start, *chosen.rates, backbone.sites[-1])
+        update = descent_rule(backbone, task, start, matrix, rates, self.damping)
         blended_by = named(coefficients, self.domains)
         return adapted_by(self.engine, task, start, update, self.steps, chosen, coefficients=blended_by)
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from fewshift.core.descent import Trajectory, descend
 from fewshift.core.losses import inner_objective, support_loss
-from fewshift.core.updates import Preconditioned, Update
+from fewshift.core.updates import Preconditioned, TwoSided, Update
 from fewshift.nets.adapters import ResidualAdapters
 from fewshift.nets.backbone import CHUNK, Backbone, named_tensors
 from fewshift.nets.chunks import by_chunks
@@ -167,7 +167,7 @@ class LastMapEngine(InTurn):
         below = Task(
             Labelled(features_below(self.backbone)(task.support.images), task.support.labels), task.way
         )
-        if isinstance(update, Preconditioned):
+        if isinstance(update, Preconditioned | TwoSided):
             return descend_on_features(below, site, start[site], update, steps)
         return descend(inner_objective(lambda params, x: x @ params[site].mT, below), start, update, steps)
 
@@ -182,14 +182,18 @@ class LastMapEngine(InTurn):
 
 
 def descend_on_features(
-    task: Task, site: str, start: Tensor, update: Preconditioned, steps: int
+    task: Task, site: str, start: Tensor, update: Preconditioned | TwoSided, steps: int
 ) -> Trajectory:
-    """Eq. 16 for the last map, in the coordinates A of the module's docstring; the task's images are X."""
+    """Eq. 16 for the last map, in the coordinates A of the module's docstring; the task's images are X.
+
+    With a Q on the side of the inputs descent stays at θ_0 − AᵀXQ, so XQXᵀ takes the place of XXᵀ.
+    """
     features, labels = task.support.images, task.support.labels
     rate = update.rates[site]
     matrix = None if update.preconditioner is None else update.preconditioner[site]
     with torch.no_grad():
-        kernel, mapped = features @ features.mT, features @ start.detach().mT
+        read = features @ update.inputs[site] if isinstance(update, TwoSided) else features
+        kernel, mapped = read @ features.mT, features @ start.detach().mT
         basis = closed_space(mapped, matrix) if space_pays(mapped, matrix, steps) else None
         if basis is not None:
             mapped = mapped @ basis
@@ -206,7 +210,7 @@ def descend_on_features(
         losses.append(loss.detach())
     with torch.no_grad():
         moved = moved if basis is None else moved @ basis.mT
-        final = {site: start.detach() - moved.mT @ features}
+        final = {site: start.detach() - moved.mT @ read}
     return Trajectory(final, torch.stack(losses) if losses else torch.empty(0))
 
 

@@ -23,12 +23,13 @@ from fewshift.progress import Track, silent
 from fewshift.types import Episode, Method
 
 LazyEpisode: TypeAlias = Callable[[], Episode]  # read when needed: a task may be 50 MB of pixels
-TUNABLE = ("pa", "tsa", "ta2", "gd", "tsp", "start", "tsp_start", "tsp_ta2")
-OF_DOMAINS = ("start", "tsp", "tsp_start", "tsp_ta2")  # methods that take what a kit's domains have learned
+TUNABLE = ("pa", "tsa", "ta2", "gd", "tsp", "start", "tsp_start", "tsp_ta2", "white", "start_white")
+# Methods that take what a kit's domains have learned.
+OF_DOMAINS = ("start", "tsp", "tsp_start", "tsp_ta2", "start_white")
 # What validation chooses beside rates: the axis of the search, its name in a kit's info, the methods.
 SHARES = (
-    ("start", START_SHARES, ("start", "tsp_start")),
-    ("common", COMMON_SHARES, ("start", "tsp_start")),
+    ("start", START_SHARES, ("start", "tsp_start", "start_white")),
+    ("common", COMMON_SHARES, ("start", "tsp_start", "start_white")),
     ("matrix", MATRIX_SHARES, ("tsp_start",)),
 )
 

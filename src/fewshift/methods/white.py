@@ -1,0 +1,80 @@
+"""Descent whitened by what the layers read of the task's own support set: θ ← θ − β G Q.
+
+Our own. Like TSP it multiplies each gradient by a positive definite matrix of the task, but from the side of
+the inputs, and that matrix is computed instead of learned: the damped inverse of the inputs' second moment
+(`fewshift.core.whitening`). `white` is plain descent with it, `start_white` descends from learned starting
+values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fewshift.core.whitening import DAMPING
+from fewshift.methods.about import About
+from fewshift.methods.build import common_share, rate_rule, start_share, tuned_rates
+from fewshift.methods.gd import ABOUT as PLAIN
+from fewshift.methods.gd import GradientDescent
+from fewshift.methods.gd import build as build_plain
+from fewshift.methods.tsp import TaskSpecificPreconditioning
+from fewshift.methods.tsp_start import ABOUT_ALONE as FROM_STARTS
+from fewshift.methods.tsp_start import build_alone as build_from_starts
+from fewshift.nets.engine import Engine
+from fewshift.nets.kit import Kit
+
+ABOUT = About(
+    title="plain descent, whitened by the support set's own inputs",
+    source="Fewshift",
+    fidelity="our own",
+    moves=PLAIN.moves,
+    oracle=True,
+    cost="one forward pass, 40 forward and backward passes",
+)
+ABOUT_TUNED = replace(
+    ABOUT,
+    title=f"{ABOUT.title}, at its own best rates",
+    needs="a backbone, rates chosen on validation tasks",
+    trained_by="fewshift train rates --methods white",
+)
+ABOUT_START = replace(
+    ABOUT,
+    title="descent from learned starting values, whitened likewise",
+    needs=FROM_STARTS.needs,
+    trained_by=FROM_STARTS.trained_by,
+    cost="one pass of the dataset classifier, one forward pass, 40 forward and backward passes",
+)
+ABOUT_START_TUNED = replace(
+    ABOUT_START,
+    title=f"{ABOUT_START.title}, at its own best rates",
+    needs=f"{ABOUT_START.needs}, rates chosen on validation tasks",
+    trained_by=f"{ABOUT_START.trained_by}, fewshift train rates --methods start_white",
+)
+
+
+def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> GradientDescent:
+    """At TSP's published rates: whitening leaves the size of a step about as it was."""
+    return replace(build_plain(kit, engine, oracle), damping=DAMPING, name="white")
+
+
+def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> GradientDescent:
+    """At its own best rates on validation tasks."""
+    rule = rate_rule(kit, tuned_rates(kit, "white"), oracle)
+    return replace(build(kit, engine, oracle), rates=rule, name="white_tuned")
+
+
+def build_start(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
+    """From learned starting values, at the paper's rates."""
+    return replace(build_from_starts(kit, engine, oracle), damping=DAMPING, name="start_white")
+
+
+def build_start_tuned(
+    kit: Kit, engine: Engine | None = None, oracle: bool = True
+) -> TaskSpecificPreconditioning:
+    """From learned starting values, at its own best rates and shares on validation tasks."""
+    return replace(
+        build_start(kit, engine, oracle),
+        rates=rate_rule(kit, tuned_rates(kit, "start_white"), oracle),
+        start_share=start_share(kit, "start_white", oracle),
+        common_share=common_share(kit, "start_white", oracle),
+        name="start_white_tuned",
+    )
