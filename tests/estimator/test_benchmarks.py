@@ -99,6 +99,6 @@ def test_sizes_and_memory_of_a_fit(kit_file: Path, tmp_path: Path, monkeypatch: 
     with pytest.raises(fs.FewshiftError, match="one of the sizes is 1: a fit takes two images at least"):
         fit_memory.run((5, 1))
     monkeypatch.setattr(adapt, "STATUS", tmp_path / "not on this system")
-    row = fit_memory._measured(2, str(kit_file), "ncc", "cpu")
+    row = fit_memory._measured(2, str(kit_file), "ncc", "cpu", "auto")
     assert row["peak_mb"] is None
     assert fit_memory.line(row).endswith("ms a prediction")

@@ -20,6 +20,7 @@ from fewshift.benchmarks.adapt import machine, matrix_product_rate, peak_mb
 from fewshift.data.drawn.suite import drawn_domain
 from fewshift.errors import FewshiftError
 from fewshift.estimator.classifier import FewShotClassifier
+from fewshift.nets.precision import DEFAULT, precision_for
 from fewshift.progress import Track, silent
 
 WAY = 5
@@ -31,6 +32,7 @@ def run(
     kit: str | None = None,
     method: str = "tsp",
     device: str = "cpu",
+    precision: str = "auto",
     track: Track = silent,
     tell: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> dict[str, Any]:
@@ -40,13 +42,14 @@ def run(
     results = []
     for size in track(sizes, label="fit", total=len(sizes)):
         with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-            results.append(pool.submit(_measured, size, kit, method, device).result())
+            results.append(pool.submit(_measured, size, kit, method, device, precision).result())
         tell(results[-1])
     settings = {"kit": kit or "default", "method": method, "way": WAY, "queries": QUERIES}
+    settings["precision"] = precision_for(precision, torch.device(device), on_gpu=DEFAULT)
     return {"machine": machine(device, matrix_product_rate(device)), "settings": settings, "results": results}
 
 
-def _measured(size: int, kit: str | None, method: str, device: str) -> dict[str, Any]:
+def _measured(size: int, kit: str | None, method: str, device: str, precision: str) -> dict[str, Any]:
     way = min(WAY, size)
     source = drawn_domain("plants").source
     images = source.read([(place % way, place // way) for place in range(size)])
@@ -54,7 +57,9 @@ def _measured(size: int, kit: str | None, method: str, device: str) -> dict[str,
     queries = source.read([(place % way, size // way + place // way) for place in range(QUERIES)])
 
     def fitted(method: str = method, settings: str = "auto") -> FewShotClassifier:
-        classifier = FewShotClassifier(kit=kit, device=device, method=method, settings=settings, quiet=True)
+        classifier = FewShotClassifier(
+            kit=kit, device=device, precision=precision, method=method, settings=settings, quiet=True
+        )
         return classifier.fit(images, labels)
 
     fitted(method="ncc")  # loads the kit and wakes the libraries

@@ -18,6 +18,7 @@ def fit(
     kit: Annotated[str | None, typer.Option(help="A kit file or a bundled kit's name.")] = None,
     method: Annotated[str, typer.Option(help="tsp, tsa, gd, pa or ncc.")] = "tsp",
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    precision: Annotated[str, typer.Option(help="As of `fewshift fit`.")] = "auto",
     json_file: JsonFile = None,
 ) -> None:
     """Seconds and memory of a fit on own images, against ncc and the published settings.
@@ -27,12 +28,16 @@ def fit(
     from fewshift.benchmarks import fit_memory
     from fewshift.cli.console import bars
     from fewshift.cli.evaluate_inputs import choose_device, counts
+    from fewshift.nets.precision import precision_for
 
     def tell(row: dict[str, Any]) -> None:  # the large sizes take minutes: none waits for the others
         typer.echo(fit_memory.line(row), err=True)
 
-    choose_device(device)
-    outcome = fit_memory.run(counts(sizes, "--sizes"), kit, method, device, track=bars(), tell=tell)
+    where = choose_device(device)
+    precision_for(precision, where)  # a wrong name is said before anything runs
+    outcome = fit_memory.run(
+        counts(sizes, "--sizes"), kit, method, device, precision, track=bars(), tell=tell
+    )
     finish(outcome, json_file)
 
 
