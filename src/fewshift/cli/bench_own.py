@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fewshift.cli.precision_option import PrecisionOption
 from fewshift.cli.words import words
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results to this file, too.")]
@@ -18,7 +19,7 @@ def fit(
     kit: Annotated[str | None, typer.Option(help="A kit file or a bundled kit's name.")] = None,
     method: Annotated[str, typer.Option(help="tsp, tsa, gd, pa or ncc.")] = "tsp",
     device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
-    precision: Annotated[str, typer.Option(help="As of `fewshift fit`.")] = "auto",
+    precision: PrecisionOption = "auto",
     json_file: JsonFile = None,
 ) -> None:
     """Seconds and memory of a fit on own images, against ncc and the published settings.

@@ -10,6 +10,7 @@ import typer
 
 from fewshift.cli.console import bars
 from fewshift.cli.outputs import keep_images, keep_input, make_place
+from fewshift.cli.precision_option import PrecisionOption
 
 if TYPE_CHECKING:
     from fewshift.estimator.classifier import FewShotClassifier
@@ -37,13 +38,7 @@ def fit(
     seed: Annotated[int, typer.Option(help="Equal seeds and images give equal classifiers.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     engine: Annotated[str, typer.Option(help="auto, plain, folded, graph or last-map.")] = "auto",
-    precision: Annotated[
-        str,
-        typer.Option(
-            help="float32; tf32 or float16 on a GPU; bfloat16 on a CPU. auto: tf32 on a GPU, bfloat16 on a "
-            "CPU that has instructions for it."
-        ),
-    ] = "auto",
+    precision: PrecisionOption = "auto",
     with_backbone: Annotated[
         bool, typer.Option("--with-backbone", help="Put the backbone into the file: it needs no kit then.")
     ] = False,

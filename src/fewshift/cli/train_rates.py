@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.precision_option import PrecisionOption
 from fewshift.cli.train_options import CapOption
 from fewshift.cli.words import words
 
@@ -27,13 +28,7 @@ def rates(
     seed: Annotated[int, typer.Option(help="Names the tasks.")] = 0,
     support_cap: CapOption = None,
     engine: Annotated[str, typer.Option(help="auto, plain, folded, graph or last-map.")] = "auto",
-    precision: Annotated[
-        str,
-        typer.Option(
-            help="float32; tf32 or float16 on a GPU; bfloat16 on a CPU. auto: tf32 on a GPU, bfloat16 on a "
-            "CPU that has instructions for it."
-        ),
-    ] = "auto",
+    precision: PrecisionOption = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no bars.")] = False,
 ) -> None:
