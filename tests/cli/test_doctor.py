@@ -175,5 +175,5 @@ def test_from_a_shell(tmp_path: Path) -> None:
 def test_the_engine_is_named_with_its_reason(doctor: Fewshift) -> None:
     engine = checks(doctor)["engine"]
     assert engine["state"] in ("ok", "missing")
-    assert engine["found"].split(":")[0] in ("folded", "folded in bfloat16", "graph")
+    assert engine["found"].split(":")[0] in ("folded", "graph")
     assert "fastest" in engine["found"]

@@ -100,14 +100,14 @@ def check_torch() -> list[Check]:
         )
     on_gpu = torch.cuda.is_available()
     name, reason = usual_engine("cuda" if on_gpu else "cpu")
-    said = f"{name} in bfloat16" if not on_gpu and multiplies_bfloat16() else name
+    rounded = "; descents compute in bfloat16" if not on_gpu and multiplies_bfloat16() else ""
     missing = name == "graph" and _version("triton") is None
     checks.append(
         Check(
             "torch",
             "engine",
             "missing" if missing else "ok",
-            f"{said}: {reason}" + (", but slower without Triton" if missing else ""),
+            f"{name}: {reason}{rounded}" + (", but slower without Triton" if missing else ""),
             "pip install triton" if missing else "",
         )
     )
