@@ -84,9 +84,8 @@ def items_of(images: Images) -> Sequence[Any]:
         return [images]
     if isinstance(images, np.ndarray | Tensor) or hasattr(images, "__array_interface__"):
         return _of_array(images)
-    if (
-        hasattr(images, "__array__") and getattr(images, "ndim", 1) == 2
-    ):  # a table, which would give its heading
+    is_table = hasattr(images, "__array__") and getattr(images, "ndim", 1) == 2
+    if is_table:  # as an iterable it would give its heading
         return _of_array(np.asarray(images))
     if isinstance(images, Iterable) and not (isinstance(images, UNORDERED) or hasattr(images, "read")):
         return list(images)
