@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from fewshift.core.losses import support_loss
-from fewshift.core.updates import Adadelta, Preconditioned, site_rates
+from fewshift.core.updates import Adadelta, Preconditioned, TwoSided, site_rates
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.capture import kept_or_made
 from fewshift.nets.cell_loss import FAR, MAX_WAY, Targets, cell_gradients, cell_losses
@@ -16,22 +17,29 @@ from fewshift.nets.engine import FoldedEngine, PlainEngine
 from fewshift.nets.graph import GraphEngine, padded_size
 from fewshift.nets.notices import say_once
 from fewshift.nets.packing import shape_for
+from fewshift.nets.static import Rule
 from fewshift.types import Labelled, Task
 
 Make = Callable[..., Backbone]
 MakeTask = Callable[..., Task]
 
 
-def rules(backbone: Backbone) -> dict[str, Preconditioned | Adadelta]:
+def rules(backbone: Backbone) -> dict[str, Rule]:
     rates = site_rates(backbone.sites, 0.05, 0.3)
     generator = torch.Generator().manual_seed(5)
-    matrices = {}
-    for site, value in backbone.init().items():
-        root = 0.3 * torch.randn(len(value), len(value), generator=generator, dtype=torch.float64)
-        matrices[site] = (root.T @ root + torch.eye(len(value), dtype=torch.float64)).to(value)
+
+    def positive(size: int, like: Tensor) -> Tensor:
+        root = 0.3 * torch.randn(size, size, generator=generator, dtype=torch.float64)
+        return (root.T @ root + torch.eye(size, dtype=torch.float64)).to(like)
+
+    start = backbone.init()
+    matrices = {site: positive(value.shape[0], value) for site, value in start.items()}
+    inputs = {site: positive(value.shape[1], value) for site, value in start.items()}
     return {
         "plain descent": Preconditioned(None, rates),
         "preconditioned": Preconditioned(matrices, rates),
+        "whitened": TwoSided(None, inputs, rates),
+        "preconditioned on both sides": TwoSided(matrices, inputs, rates),
         "adadelta": Adadelta(site_rates(backbone.sites, 0.5, 2.0)),
         "preconditioned adadelta": Adadelta(rates, preconditioner=matrices),
     }
@@ -77,7 +85,17 @@ def test_the_written_gradient_is_the_losses() -> None:
     torch.testing.assert_close(at_last, second, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("rule", ["plain descent", "preconditioned", "adadelta", "preconditioned adadelta"])
+RULES = (
+    "plain descent",
+    "preconditioned",
+    "whitened",
+    "preconditioned on both sides",
+    "adadelta",
+    "preconditioned adadelta",
+)
+
+
+@pytest.mark.parametrize("rule", RULES)
 def test_static_steps_equal_the_definition(rule: str, make_backbone: Make, make_task: MakeTask) -> None:
     backbone = make_backbone()
     engine = GraphEngine(backbone, captured=False)
@@ -125,7 +143,7 @@ def test_sizes_are_padded_to_the_next_of_a_short_list() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("rule", ["plain descent", "preconditioned", "adadelta"])
+@pytest.mark.parametrize("rule", RULES)
 def test_captured_graphs_equal_the_definition(rule: str, make_backbone: Make, make_task: MakeTask) -> None:
     backbone = make_backbone(width=16).to("cuda")
     engine = GraphEngine(backbone)

@@ -131,6 +131,18 @@ def test_starts_and_preconditioners_are_searched_over_only_where_a_method_has_th
     assert set(searched.into(common).info["common_shares"]["start"]) == {"seen", "unseen"}
 
 
+def test_how_much_inputs_are_whitened_is_searched_where_they_are(kit: Kit) -> None:
+    grid = Grid(adapters=(0.05,), last=(0.3,), rounds=1)
+    chosen = choose_rates(kit, choose_engine(kit.backbone), ["gd", "white"], [lazy(0)], [lazy(1)], grid)
+    tried = {name: {row[5] for row in chosen.tried[name]["seen"]} for name in chosen.tried}
+    assert tried["gd"] == {1.0}
+    assert {0.5, 1.0} <= tried["white"]
+    info = chosen.into(kit).info
+    assert set(info["whitening_shares"]) == {"white"}
+    share = METHODS["white_tuned"](kit.with_(info=info)).input_share  # type: ignore[attr-defined]
+    assert (share.seen, share.unseen) == tuple(info["whitening_shares"]["white"].values())
+
+
 def test_a_search_can_begin_where_another_kit_ended(kit: Kit) -> None:
     chosen = {
         "gd": {"seen": [0.5, 0.1], "unseen": [1.0, 0.3]},

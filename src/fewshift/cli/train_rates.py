@@ -18,7 +18,10 @@ def rates(
     records: Annotated[Path | None, typer.Option(help="A folder of converted domains.")] = None,
     suite: Annotated[str | None, typer.Option(help="A suite by name; see fewshift data list.")] = None,
     methods: Annotated[
-        str, typer.Option(help="Of pa, tsa, ta2, gd, tsp, start, tsp_start and tsp_ta2, with commas.")
+        str,
+        typer.Option(
+            help="Of pa, tsa, ta2, gd, tsp, start, tsp_start, tsp_ta2, white and start_white, with commas."
+        ),
     ] = "gd,tsp",
     tasks: Annotated[int, typer.Option(help="Validation tasks a domain.", min=1)] = 10,
     begin_at: Annotated[
@@ -34,11 +37,12 @@ def rates(
 ) -> None:
     """Choose a method's test rates on VALID classes of seen domains and on valid_unseen domains.
 
-    The search goes uphill from the rates the kit has, those of --begin-at, or the published ones; for start
-    and tsp_start also over how much of the learned starting values, and of P, a task takes. No test class
-    and no unseen domain is looked at. The pairs go into the kit, with all that were tried; the methods
-    gd_tuned and tsp_tuned read them, and --no-oracle its certainty threshold. Interrupted, the same command
-    goes on: until the kit is written, what was tried lies beside it in NAME.rates.jsonl.
+    The search goes uphill from the rates the kit has, those of --begin-at, or the published ones; where a
+    method has them also over how much of the learned starting values, of P, and of the whitening a task
+    takes. No test class and no unseen domain is looked at. The pairs go into the kit, with all that were
+    tried; the methods gd_tuned and tsp_tuned read them, and --no-oracle its certainty threshold.
+    Interrupted, the same command goes on: until the kit is written, what was tried lies beside it in
+    NAME.rates.jsonl.
 
     Example: `fewshift train rates --kit tsp.kit --records DIR --methods gd,tsp --out tsp.kit`
     """

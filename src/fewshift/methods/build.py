@@ -23,6 +23,7 @@ from fewshift.types import Task
 
 # in a kit's info
 START_SHARES, COMMON_SHARES, MATRIX_SHARES = "start_shares", "common_shares", "preconditioner_shares"
+INPUT_SHARES = "whitening_shares"
 
 
 def some_weights(kit: Kit, method: str, weights: Callable[[nn.Module], tuple[str, ...]]) -> tuple[str, ...]:
@@ -72,6 +73,11 @@ def start_shares(kit: Kit, method: str, task: Task, coefficients: Tensor) -> tup
 def matrix_share(kit: Kit, method: str, oracle: bool) -> Share:
     """How much of the blended P a task takes, the rest being the identity; likewise."""
     return _share(kit, MATRIX_SHARES, method, oracle)
+
+
+def input_share(kit: Kit, method: str, oracle: bool) -> Share:
+    """How much of the whitening of inputs a task takes, the rest being the identity; likewise."""
+    return _share(kit, INPUT_SHARES, method, oracle)
 
 
 def _share(kit: Kit, what: str, method: str, oracle: bool) -> Share:

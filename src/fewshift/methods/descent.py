@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from fewshift.core.descent import Trajectory
+from fewshift.core.precond import part_of
 from fewshift.core.updates import Preconditioned, TwoSided, Update
 from fewshift.core.whitening import whitener
 from fewshift.methods.rates import Chosen
@@ -41,13 +42,14 @@ def descent_rule(
     start: TaskParams,
     matrices: Preconditioner | None,
     rates: Rates,
-    damping: float | None,
+    whitened: float,
 ) -> Update[Any]:
-    """Plain or preconditioned descent; with a damping also whitened by what the sites read of the support."""
-    if damping is None:
+    """Plain or preconditioned descent; also whitened, by this share, by what the sites read."""
+    if not whitened:
         return Preconditioned(matrices, rates)
     moments = input_moments(backbone, start, task.support.images)
-    return TwoSided(matrices, {site: whitener(moment, damping) for site, moment in moments.items()}, rates)
+    inputs = part_of({site: whitener(moment) for site, moment in moments.items()}, whitened)
+    return TwoSided(matrices, inputs, rates)
 
 
 def notes(chosen: Chosen, trajectory: Trajectory) -> dict[str, Any]:

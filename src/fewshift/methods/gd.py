@@ -12,7 +12,7 @@ from fewshift.methods.about import About
 from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned_rates
 from fewshift.methods.coefficients import Coefficients, no_coefficients
 from fewshift.methods.descent import adapted_by, descent_rule
-from fewshift.methods.rates import TSP_RATES, RateRule
+from fewshift.methods.rates import NONE_OF_IT, TSP_RATES, RateRule, Share
 from fewshift.methods.task import checked
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.engine import Engine
@@ -50,18 +50,20 @@ class GradientDescent:
     rates: RateRule = TSP_RATES
     coefficients: Coefficients = no_coefficients  # only for choosing rates without the oracle
     scale: float = 1.0
-    damping: float | None = None  # of the whitening of inputs; None: none
+    input_share: Share = NONE_OF_IT  # of the whitening of inputs
     steps: int = 40
     name: str = "gd"
 
     def adapt(self, task: Task) -> Adapted:
         """The adapted network's nearest-centroid classifier."""
         task = checked(task)
-        chosen = self.rates(task, self.coefficients(task.support.images))
+        coefficients = self.coefficients(task.support.images)
+        chosen = self.rates(task, coefficients)
         start = self.engine.backbone.init()
         adapters, last = (self.scale * rate for rate in chosen.rates)
         rates = site_rates(start, adapters, last, self.engine.backbone.sites[-1])
-        update = descent_rule(self.engine.backbone, task, start, None, rates, self.damping)
+        whitened = self.input_share(task, coefficients)
+        update = descent_rule(self.engine.backbone, task, start, None, rates, whitened)
         return adapted_by(self.engine, task, start, update, self.steps, chosen)
 
 

@@ -81,7 +81,7 @@ def _between(seen: float, unseen: float, weight: float) -> float:
 
 @dataclass(frozen=True)
 class Share:
-    """How much a task takes of what the domains have learned: their starting values, or their P.
+    """How much a task takes of what the domains have learned, or of a preconditioner; the rest is as without.
 
     A domain that was trained on is worth its own; how much of the others' suits a new domain is for
     validation to say. Without the oracle, certainty decides as it does for rates.
@@ -93,15 +93,17 @@ class Share:
     threshold: float = 0.5
     sharpness: float = 20.0
 
-    def __call__(self, task: Task, coefficients: Tensor) -> float:
-        """A share between 0 and 1."""
+    def __call__(self, task: Task, coefficients: Tensor | None) -> float:
+        """A share between 0 and 1; that of new domains where there are no coefficients."""
         if self.oracle:
             return self.seen if task.seen else self.unseen
+        if coefficients is None:
+            return self.unseen
         weight = trust(coefficients, self.threshold, self.sharpness)
         return weight * self.seen + (1 - weight) * self.unseen
 
 
-ALL_OF_IT = Share()
+ALL_OF_IT, NONE_OF_IT = Share(), Share(0.0, 0.0)
 
 
 def trust(coefficients: Tensor, threshold: float, sharpness: float) -> float:

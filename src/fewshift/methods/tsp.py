@@ -21,7 +21,7 @@ from fewshift.methods.about import About
 from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned_rates
 from fewshift.methods.coefficients import Coefficients, named
 from fewshift.methods.descent import adapted_by, descent_rule
-from fewshift.methods.rates import ALL_OF_IT, TSP_RATES, RateRule, Share
+from fewshift.methods.rates import ALL_OF_IT, NONE_OF_IT, TSP_RATES, RateRule, Share
 from fewshift.methods.task import checked
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.engine import Engine
@@ -60,7 +60,7 @@ class TaskSpecificPreconditioning:
     start_share: Share = ALL_OF_IT
     common_share: Share = ALL_OF_IT
     matrix_share: Share = ALL_OF_IT
-    damping: float | None = None  # of the whitening of inputs; None: none
+    input_share: Share = NONE_OF_IT  # of the whitening of inputs
     steps: int = 40
     name: str = "tsp"
 
@@ -82,7 +82,8 @@ class TaskSpecificPreconditioning:
             matrix = part_of(blended, self.matrix_share(task, coefficients))
         backbone = self.engine.backbone
         rates = site_rates(start, *chosen.rates, backbone.sites[-1])
-        update = descent_rule(backbone, task, start, matrix, rates, self.damping)
+        whitened = self.input_share(task, coefficients)
+        update = descent_rule(backbone, task, start, matrix, rates, whitened)
         blended_by = named(coefficients, self.domains)
         return adapted_by(self.engine, task, start, update, self.steps, chosen, coefficients=blended_by)
 

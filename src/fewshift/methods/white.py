@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fewshift.core.whitening import DAMPING
 from fewshift.methods.about import About
-from fewshift.methods.build import common_share, rate_rule, start_share, tuned_rates
+from fewshift.methods.build import common_share, input_share, rate_rule, start_share, tuned_rates
 from fewshift.methods.gd import ABOUT as PLAIN
 from fewshift.methods.gd import GradientDescent
 from fewshift.methods.gd import build as build_plain
+from fewshift.methods.rates import ALL_OF_IT
 from fewshift.methods.tsp import TaskSpecificPreconditioning
 from fewshift.methods.tsp_start import ABOUT_ALONE as FROM_STARTS
 from fewshift.methods.tsp_start import build_alone as build_from_starts
@@ -53,18 +53,19 @@ ABOUT_START_TUNED = replace(
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> GradientDescent:
     """At TSP's published rates: whitening leaves the size of a step about as it was."""
-    return replace(build_plain(kit, engine, oracle), damping=DAMPING, name="white")
+    return replace(build_plain(kit, engine, oracle), input_share=ALL_OF_IT, name="white")
 
 
 def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> GradientDescent:
-    """At its own best rates on validation tasks."""
+    """At its own best rates and share of the whitening on validation tasks."""
     rule = rate_rule(kit, tuned_rates(kit, "white"), oracle)
-    return replace(build(kit, engine, oracle), rates=rule, name="white_tuned")
+    share = input_share(kit, "white", oracle)
+    return replace(build(kit, engine, oracle), rates=rule, input_share=share, name="white_tuned")
 
 
 def build_start(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
     """From learned starting values, at the paper's rates."""
-    return replace(build_from_starts(kit, engine, oracle), damping=DAMPING, name="start_white")
+    return replace(build_from_starts(kit, engine, oracle), input_share=ALL_OF_IT, name="start_white")
 
 
 def build_start_tuned(
@@ -76,5 +77,6 @@ def build_start_tuned(
         rates=rate_rule(kit, tuned_rates(kit, "start_white"), oracle),
         start_share=start_share(kit, "start_white", oracle),
         common_share=common_share(kit, "start_white", oracle),
+        input_share=input_share(kit, "start_white", oracle),
         name="start_white_tuned",
     )

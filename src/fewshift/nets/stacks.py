@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -25,20 +26,19 @@ class Stacks:
         """Site -> its group and its row there."""
         return {site: (g, k) for g, group in enumerate(self.groups) for k, site in enumerate(group)}
 
-    def zeros(self, tasks: int, like: Tensor, *, square: bool = False, blank: bool = False) -> Stack:
-        """Zeros for so many tasks; uninitialised if `blank`. `square`: matrices for the left side."""
+    def zeros(self, tasks: int, like: Tensor, *, blank: bool = False) -> Stack:
+        """Zeros for so many tasks; uninitialised if `blank`."""
         make = torch.empty if blank else torch.zeros
         return tuple(
-            make(
-                len(group),
-                tasks,
-                size[0],
-                size[0] if square else size[1],
-                dtype=like.dtype,
-                device=like.device,
-            )
+            make(len(group), tasks, *size, dtype=like.dtype, device=like.device)
             for group, size in zip(self.groups, self.shapes, strict=True)
         )
+
+    def matrices(self, tasks: int, like: Tensor, side: Literal["left", "right"]) -> Stack:
+        """Room for the square matrices that multiply the values of so many tasks from this side."""
+        own = 0 if side == "left" else 1
+        square = replace(self, shapes=tuple((size[own], size[own]) for size in self.shapes))
+        return square.zeros(tasks, like)
 
     def site(self, stack: Stack, site: str) -> Tensor:  # -> (tasks, m, n)
         """A site's values for all tasks, a view."""

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from fewshift.core.updates import Adadelta, AdadeltaState, Preconditioned
+from fewshift.core.updates import Adadelta, AdadeltaState, Preconditioned, TwoSided
 from fewshift.nets.cells import Shape, moved
 from fewshift.nets.frozen_net import FrozenNet
 from fewshift.nets.precision import Precision, arithmetic
@@ -17,7 +17,7 @@ from fewshift.nets.stacks import Stack
 from fewshift.nets.static_batch import Asked, StaticBatch
 from fewshift.types import TaskParams
 
-Rule: TypeAlias = Preconditioned | Adadelta  # the rules that a graph knows how to feed
+Rule: TypeAlias = Preconditioned | TwoSided | Adadelta  # the rules that a graph knows how to feed
 
 
 class StaticStep(StaticBatch):
@@ -37,9 +37,8 @@ class StaticStep(StaticBatch):
         own = net.last
         self.rule = at_rate_one(rule, len(self.params))
         self.rates = tuple(values.new_zeros(*values.shape[:2], 1, 1) for values in self.params)
-        self.matrices = (
-            None if rule.preconditioner is None else net.stacks.zeros(shape.tasks, own, square=True)
-        )
+        self.matrices = None if rule.preconditioner is None else net.stacks.matrices(shape.tasks, own, "left")
+        self.inputs = net.stacks.matrices(shape.tasks, own, "right") if isinstance(rule, TwoSided) else None
         self.state = [
             net.stacks.zeros(shape.tasks, own) for _ in range(2 if isinstance(rule, Adadelta) else 0)
         ]
@@ -57,8 +56,10 @@ class StaticStep(StaticBatch):
         self._set_rates(rules)
         if self.matrices is not None:
             stacks.fill(self.matrices, [matrices_of(rule) for rule in rules])
-            if isinstance(self.rule, Preconditioned):  # β P: a step is then one product, added in place
+            if not isinstance(self.rule, Adadelta):  # β P: a step is then one product, added in place
                 torch._foreach_mul_(list(self.matrices), list(self.rates))
+        if self.inputs is not None:
+            stacks.fill(self.inputs, [rule.inputs for rule in rules if isinstance(rule, TwoSided)])
         for stack in (*self.state, *([self.summed] if self.summed else [])):
             torch._foreach_zero_(list(stack))
         self.taken.zero_()
@@ -85,6 +86,8 @@ class StaticStep(StaticBatch):
 
     def _move(self, found: Stack) -> None:
         """What the rule makes of these gradients."""
+        if self.inputs is not None:
+            found = tuple(gradient @ right for gradient, right in zip(found, self.inputs, strict=True))
         if isinstance(self.rule, Adadelta):
             if self.matrices is not None:
                 found = tuple(m @ f for m, f in zip(self.matrices, found, strict=True))
@@ -114,7 +117,8 @@ class StaticStep(StaticBatch):
 
 def at_rate_one(rule: Rule, groups: int) -> Rule:
     """The same kind of rule for stacked parameters, every rate 1; gradients come preconditioned."""
-    return replace(rule, rates={str(g): 1.0 for g in range(groups)}, preconditioner=None)
+    bare = replace(rule, rates={str(g): 1.0 for g in range(groups)}, preconditioner=None)
+    return replace(bare, inputs={}) if isinstance(bare, TwoSided) else bare
 
 
 def matrices_of(rule: Rule) -> Mapping[str, Tensor]:

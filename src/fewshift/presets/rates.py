@@ -14,7 +14,13 @@ from typing import Any, NamedTuple, TypeAlias
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.evaluate import Setting, score
 from fewshift.methods import METHODS
-from fewshift.methods.build import COMMON_SHARES, MATRIX_SHARES, START_SHARES, coefficients_of
+from fewshift.methods.build import (
+    COMMON_SHARES,
+    INPUT_SHARES,
+    MATRIX_SHARES,
+    START_SHARES,
+    coefficients_of,
+)
 from fewshift.methods.rates import BySeen, Pair, Share, certainty
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
@@ -31,6 +37,7 @@ SHARES = (
     ("start", START_SHARES, ("start", "tsp_start", "start_white")),
     ("common", COMMON_SHARES, ("start", "tsp_start", "start_white")),
     ("matrix", MATRIX_SHARES, ("tsp_start",)),
+    ("input", INPUT_SHARES, ("white", "start_white")),
 )
 
 # What a kit says of its rates, by method: the pairs, the points that were tried, the tasks that decided.
@@ -38,13 +45,14 @@ BY_METHOD = ("rates", "rates_tried", "rates_chosen_on")
 
 
 class Point(NamedTuple):
-    """What is searched over: two rates, and how much of the learned starting values and of P a task takes."""
+    """What is searched over: two rates, and how much of the learned starting values, P and Q a task takes."""
 
     adapters: float
     last: float
     start: float = 1.0
     matrix: float = 1.0
     common: float = 1.0
+    input: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +64,7 @@ class Grid:
     start: tuple[float, ...] = (0.0, 0.5, 1.0)  # where there are starting values
     matrix: tuple[float, ...] = (0.0, 0.5, 1.0)  # where there are both
     common: tuple[float, ...] = (0.25, 0.5, 0.75, 1.0)  # where starting values have something in common
+    input: tuple[float, ...] = (0.0, 0.5, 1.0)  # where inputs are whitened
     rounds: int = 2  # passes over all axes; a pass that changes nothing ends the search
 
 
