@@ -156,6 +156,30 @@ def test_captured_graphs_equal_the_definition(rule: str, make_backbone: Make, ma
         torch.testing.assert_close(found.losses, wanted.losses, rtol=0, atol=1e-7)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_graphs_of_one_engine_work_in_the_same_memory(make_backbone: Make, make_task: MakeTask) -> None:
+    """Four sizes take little more than the largest, and no graph is disturbed by what others left there."""
+    backbone = make_backbone(width=16).to("cuda")
+    engine, rule = GraphEngine(backbone), rules(backbone)["preconditioned"]
+    tasks = []
+    for images in (96, 80, 64, 48):
+        here = make_task(images, size=84).support
+        tasks.append(Task(Labelled(here.images.cuda(), here.labels.cuda()), 3))
+    wanted = [PlainEngine(backbone).adapt(task, backbone.init(), rule, 3).losses for task in tasks]
+    held = []
+    for _ in range(2):
+        for task, losses in zip(tasks, wanted, strict=True):
+            found = engine.adapt(task, backbone.init(), rule, 3)
+            torch.testing.assert_close(found.losses, losses, rtol=0, atol=1e-7)
+            torch.cuda.empty_cache()
+            held.append(torch.cuda.memory_reserved())
+    buffers = sum(
+        step.images.nbytes + sum(part.nbytes for part in step.head) for step in engine.steps.values()
+    )
+    assert held[-1] - held[0] < buffers  # the graphs' own memory is many times that
+
+
 @pytest.mark.parametrize("sizes", [((5, 5),) * 3, ((5, 2), (12, 3), (30, 6))])
 def test_tasks_together_equal_tasks_alone(
     sizes: tuple[tuple[int, int], ...], make_backbone: Make, make_task: MakeTask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
@@ -27,7 +28,7 @@ def captured(run: Callable[[], None], pool: Any, device: torch.device) -> torch.
         torch.backends.cudnn.benchmark = before[0] or not torch.are_deterministic_algorithms_enabled()
         torch.backends.cudnn.benchmark_limit = TRIED
         try:
-            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            side = _side_stream(torch.cuda.current_device())
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
                 for _ in range(WARM_UP):
@@ -39,6 +40,15 @@ def captured(run: Callable[[], None], pool: Any, device: torch.device) -> torch.
         finally:
             torch.backends.cudnn.benchmark, torch.backends.cudnn.benchmark_limit = before
     return graph
+
+
+@cache
+def _side_stream(_device: int) -> torch.cuda.Stream:
+    """One for all captures on the current device: a pool's memory goes only to captures on its own stream.
+
+    So graphs of one pool work in the same memory. None needs what it left there: results are in buffers.
+    """
+    return torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
 
 def kept_or_made(kept: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
