@@ -15,10 +15,11 @@ import torch
 import fewshift as fs
 from fewshift.estimator.exported import metadata
 from fewshift.estimator.label_json import from_json, to_json
-from fewshift.nets import bundled
+from fewshift.nets import bundled, precision
 from fewshift.nets.adapters import adapters_at
 from fewshift.nets.any_module import backbone_from
 from fewshift.nets.backbone import freeze
+from fewshift.nets.choice import chosen_precision
 from fewshift.nets.kit import ImageSettings, Kit, save_kit
 from fewshift.nets.lite0 import Lite0
 
@@ -47,6 +48,20 @@ def test_predictions_are_equal_after_loading(
     loaded.save(tmp_path / "again.fewshift")
     assert (tmp_path / "again.fewshift").read_bytes() == path.read_bytes()
     assert b"support/images" not in path.read_bytes()
+
+
+def test_a_loaded_classifier_computes_as_it_was_fitted(
+    small_kit: Kit, pictures: Pictures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision, "multiplies_bfloat16", lambda: True)
+    classifier = fs.FewShotClassifier(kit=small_kit, precision="float32").fit(*pictures())
+    classifier.precision = "auto"  # for the next fit
+    classifier.save(tmp_path / "x.fewshift")
+    loaded = fs.load(tmp_path / "x.fewshift", kit=small_kit)
+    for found in (classifier, loaded, pickle.loads(pickle.dumps(classifier))):
+        assert chosen_precision(found._opened.engine) == ""
+    assert chosen_precision(loaded.fit(*pictures())._opened.engine) == ""
+    assert chosen_precision(classifier.fit(*pictures())._opened.engine) == "bfloat16"
 
 
 def test_the_bundled_kit_is_found_by_its_name(

@@ -5,9 +5,11 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
 
 from fewshift.core.updates import TwoSided, site_rates
 from fewshift.core.whitening import second_moment, whitener
+from fewshift.errors import FewshiftError
 from fewshift.nets import input_moments as module
 from fewshift.nets.adapters import adapters_at
 from fewshift.nets.backbone import Backbone, freeze
@@ -53,6 +55,38 @@ def test_hooks_go_when_a_pass_fails(make_backbone: Make) -> None:
     with pytest.raises(RuntimeError):
         input_moments(backbone, backbone.init(), torch.zeros(2, 5, 41, 41, dtype=backbone.dtype))
     assert not any(layer._forward_pre_hooks for layer in backbone.net.modules())
+
+
+class Small(nn.Module):
+    """A network with a last map of its own."""
+
+    def __init__(self, width: int, bias: bool) -> None:
+        super().__init__()
+        self.first, self.last, self.dim = nn.Conv2d(3, 8, 3, padding=1), nn.Linear(8, width, bias=bias), width
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.last(self.first(images).relu().mean((2, 3)))
+        return features
+
+
+@pytest.mark.parametrize(("width", "bias"), [(8, False), (8, True), (5, False)])
+def test_a_last_map_of_any_kind(width: int, bias: bool) -> None:
+    torch.manual_seed(0)
+    net, images = Small(width, bias), torch.randn(6, 3, 12, 12)
+    backbone = freeze(net, adapters_at(net, ()))
+    wanted = second_moment(net.first(images).relu().mean((2, 3)))
+    torch.testing.assert_close(input_moments(backbone, backbone.init(), images)["last"], wanted)
+
+
+def test_a_weight_that_is_used_without_its_layer_is_named() -> None:
+    class Borrowed(Small):
+        def forward(self, images: Tensor) -> Tensor:
+            return F.linear(self.first(images).mean((2, 3)), self.last.weight)
+
+    net = Borrowed(8, bias=False)
+    backbone = freeze(net, adapters_at(net, ("first",)))
+    with pytest.raises(FewshiftError, match="what last reads cannot be watched"):
+        input_moments(backbone, backbone.init(), torch.randn(2, 3, 12, 12))
 
 
 def test_engines_agree_on_a_descent_with_both_matrices(make_backbone: Make, make_task: MakeTask) -> None:

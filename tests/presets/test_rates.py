@@ -60,15 +60,19 @@ def test_a_rate_of_nothing_on_one_side_does_not_silence_the_other() -> None:
 
 
 def test_what_validation_chose_with_another_p_is_forgotten(kit: Kit) -> None:
-    rates = {name: {"seen": [1.0, 1.0], "unseen": [1.0, 1.0]} for name in ("gd", "tsa", *OF_DOMAINS)}
+    alone = ("gd", "tsa", "white")
+    rates = {name: {"seen": [1.0, 1.0], "unseen": [1.0, 1.0]} for name in (*alone, *OF_DOMAINS)}
     told = {"backbone": {"width": 4}, "preconditioners": {"updates": 3}}
     chosen = {"certainty_threshold": 0.3, "validation": {"scale": 6.0}, "start_shares": {"tsp_start": {}}}
     chosen["rates_chosen_on"] = {name: {"tasks": 8} for name in rates}
+    half = {"seen": 0.0, "unseen": 0.5}
+    chosen["whitening_shares"] = {"white": half, "start_white": half}
     whole = replace(kit, info={**told, **chosen, "rates": rates, "classifier": {"width": 4}})
     assert unchosen(whole, ("a", "b")) == {
         **told,
-        "rates": {name: rates[name] for name in ("gd", "tsa")},
-        "rates_chosen_on": {name: {"tasks": 8} for name in ("gd", "tsa")},
+        "rates": {name: rates[name] for name in alone},
+        "rates_chosen_on": {name: {"tasks": 8} for name in alone},
+        "whitening_shares": {"white": half},
     }
     assert unchosen(whole, ("a", "c")) == told  # "seen" means something else
 

@@ -211,11 +211,13 @@ def test_a_kit_that_is_given_is_what_is_trained_on() -> None:
     assert any(" preconditioners --policy " in command for command in words)
 
 
-def test_a_kit_that_has_changed_is_trained_on_anew(tmp_path: Path) -> None:
-    kit = tmp_path / "mine.kit"
+@pytest.mark.parametrize("place", ["mine.kit", "quick/own.kit"])  # the second is one that reproduce made
+def test_a_kit_that_has_changed_is_trained_on_anew(tmp_path: Path, place: str) -> None:
+    kit = tmp_path / place
+    kit.parent.mkdir(exist_ok=True)
 
     def made() -> set[Path]:
-        setup = replace(setup_of(QUICK), kit=str(kit))
+        setup = replace(setup_of(QUICK), out=tmp_path, kit=str(kit))
         return {stage.makes for stage in table_named("lambda").stages(setup) if stage.words[0] != "report"}
 
     kit.write_bytes(b"one")

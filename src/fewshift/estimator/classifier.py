@@ -78,7 +78,7 @@ class FewShotClassifier(SklearnContract, FitResults):
         self._now_open = opened  # not before: a fit that fails changes nothing
         self._kit_of_fit = opened.name if self.kit is None else self.kit
         self._rule_of_fit = opened.rule
-        self._asked_of_fit = self._asked
+        self._asked_of_fit, self._precision_of_fit = self._asked, self.precision
         self._loaded_with = (False, False)
         self._keep(fitted, support, began)
         return self
@@ -208,6 +208,7 @@ class FewShotClassifier(SklearnContract, FitResults):
             method,
             mode=mode,
             seed=seed,
+            precision=self._precision_before,
             support=self._support() if with_support else None,
             with_backbone=with_backbone,
         )

@@ -96,11 +96,17 @@ class FitResults:
     def _opened(self) -> kits.Opened:
         self.fitted_  # noqa: B018
         if "_now_open" not in vars(self):  # after a copy or a pickle
-            opened = kits.open_kit(self._kit_of_fit, self.device, self.engine, self.quiet, self.precision)
+            precision = self._precision_before
+            opened = kits.open_kit(self._kit_of_fit, self.device, self.engine, self.quiet, precision)
             self._check_weights(opened)
             rule = vars(self).get("_rule_of_fit", opened.rule)  # older pickles have none
             self._now_open = replace(opened, rule=rule)
         return self._now_open
+
+    @property
+    def _precision_before(self) -> str:
+        asked: str = vars(self).get("_precision_of_fit", self.precision)  # older pickles have none
+        return asked
 
     def _check_weights(self, opened: kits.Opened) -> None:
         """Refuse a kit that has been trained anew, or replaced, since the fit."""

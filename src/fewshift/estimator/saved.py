@@ -43,6 +43,7 @@ def write_classifier(
     *,
     mode: str = "auto",
     seed: int = 0,
+    precision: str = "auto",
     support: Support | None = None,
     with_backbone: bool = False,
 ) -> None:
@@ -51,7 +52,7 @@ def write_classifier(
     header = {
         "classes": [to_json(label) for label in fitted.classes.tolist()],
         "method": method,
-        "parameters": {"settings": mode, "seed": int(seed)},
+        "parameters": {"settings": mode, "seed": int(seed), "precision": precision},
         "kit": opened.name,
         "fingerprint": opened.kit.backbone.fingerprint(),
         "pixels": asdict(opened.rule),
@@ -88,14 +89,13 @@ def load(
     stored, kept = part(tensors, "kit"), part(tensors, "support")
     if kit is None:
         kit = _own_kit(stored) or _named(header, path)
+    parameters = {"precision": "auto"} | header.get("parameters", {})  # older files have none
+    if parameters["precision"] == "bfloat16" and kits.choose_device(device).type != "cpu":
+        parameters["precision"] = "auto"  # the file was made on a CPU
     classifier = FewShotClassifier(
-        method=header["method"],
-        kit=kit,
-        device=device,
-        engine=engine,
-        **header.get("parameters", {}),  # older files have none
+        method=header["method"], kit=kit, device=device, engine=engine, **parameters
     )
-    opened = kits.open_kit(kit, device, engine, quiet=True)
+    opened = kits.open_kit(kit, device, engine, quiet=True, precision=classifier.precision)
     found = opened.kit.backbone.fingerprint()
     if found != header["fingerprint"]:
         raise FewshiftError(
@@ -106,7 +106,7 @@ def load(
     rule = PixelRule(**pixels)
     classifier._now_open, classifier._kit_of_fit = replace(opened, rule=rule), kit
     classifier._rule_of_fit = rule
-    classifier._asked_of_fit = classifier._asked
+    classifier._asked_of_fit, classifier._precision_of_fit = classifier._asked, classifier.precision
     classes = tuple(from_json(value) for value in header["classes"])
     fitted = Fitted(
         classes=class_array(classes),

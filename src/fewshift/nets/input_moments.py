@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from fewshift.core.whitening import second_moment
+from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import SWAP, Backbone
-from fewshift.nets.last_map import features_below
+from fewshift.nets.last_map import features_below, why_not_last_only
 from fewshift.types import TaskParams
 
 CHUNK = 64  # images whose inputs are held at once
@@ -23,7 +24,8 @@ def input_moments(
 
     Of a convolution these are the pixels at its stride, which is where the centre of its kernel stands.
     """
-    if set(params) <= {backbone.sites[-1]}:  # the features that it reads may be known already
+    if set(params) <= {backbone.sites[-1]} and not why_not_last_only(backbone):
+        # the features that it reads may be known already
         return {site: second_moment(features_below(backbone)(images)) for site in params}
     sums: dict[str, Tensor] = {}
 
@@ -40,6 +42,11 @@ def input_moments(
         finally:
             for hook in hooks:
                 hook.remove()
+    if unread := [site for site in params if site not in sums]:
+        raise FewshiftError(
+            f"what {', '.join(unread)} reads cannot be watched, because the network takes its weight without "
+            "calling it: leave it out of the sites, or choose a method that whitens nothing"
+        )
     return {site: total / len(images) for site, total in sums.items()}
 
 

@@ -40,8 +40,8 @@ SHARES = (
     ("input", INPUT_SHARES, ("white", "start_white")),
 )
 
-# What a kit says of its rates, by method: the pairs, the points that were tried, the tasks that decided.
-BY_METHOD = ("rates", "rates_tried", "rates_chosen_on")
+# What a kit says by method: the pairs, the points that were tried, the tasks that decided, the shares.
+BY_METHOD = ("rates", "rates_tried", "rates_chosen_on", *(what for _, what, _ in SHARES))
 
 
 class Point(NamedTuple):
@@ -134,12 +134,7 @@ def unchosen(kit: Kit, domains: tuple[str, ...]) -> dict[str, Any]:
     for name, told in kit.info.items():
         if name in BY_METHOD:
             kept[name] = {method: own for method, own in told.items() if same and method not in OF_DOMAINS}
-        elif name not in (
-            "classifier",
-            "certainty_threshold",
-            "validation",
-            *(what for _, what, _ in SHARES),
-        ):
+        elif name not in ("classifier", "certainty_threshold", "validation"):
             kept[name] = told
     return {name: told for name, told in kept.items() if told}
 

@@ -112,8 +112,9 @@ class Setup:
     def digest(self, words: Sequence[str]) -> str:
         """A few letters for a command, the same wherever the folder is, others for a kit that has changed."""
         home = f"{self.file('')}{os.sep}"
-        plain = [word.replace(home, f"/{self.scale.name}/") for word in words]
-        plain = [self._given if word == self.kit else word for word in plain]
+        plain = [
+            self._given if word == self.kit else word.replace(home, f"/{self.scale.name}/") for word in words
+        ]
         return hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:6]
 
     @cached_property
