@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,7 @@ from fewshift.training import journal
 from fewshift.training.checkpoint import load_checkpoint
 from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.loop import LAST, LOG
-from fewshift.training.metagradients import (
-    Job,
-)
+from fewshift.training.metagradients import Job, OneByOne
 from fewshift.training.preconditioners import train_preconditioners
 from fewshift.training.settings import InnerLevel
 from fewshift.training.tasks import ResidentTasks
@@ -108,6 +106,21 @@ def test_other_settings_are_refused(
         train_preconditioners(
             backbone, tasks, replace(settings, updates=2, **change), tmp_path, watch=WATCH, resume=True
         )
+
+
+@dataclass(frozen=True)
+class Rounded(OneByOne):
+    precision: str = "tf32"
+
+
+def test_another_precision_is_refused(backbone: Backbone, tasks: ResidentTasks, tmp_path: Path) -> None:
+    settings = preconditioner_settings(updates=1, tasks_per_update=1, validation_tasks=0)
+    usual, short = Rounded(backbone), Rounded(backbone, "float16")
+    train_preconditioners(backbone, tasks, settings, tmp_path, watch=WATCH, meta_gradients=usual)
+    more = replace(settings, updates=2)
+    with pytest.raises(FewshiftError, match="precision is the usual one, this run's is float16"):
+        train_preconditioners(backbone, tasks, more, tmp_path, watch=WATCH, resume=True, meta_gradients=short)
+    train_preconditioners(backbone, tasks, more, tmp_path, watch=WATCH, resume=True, meta_gradients=usual)
 
 
 def test_another_backbone_is_refused(tasks: ResidentTasks, tmp_path: Path) -> None:

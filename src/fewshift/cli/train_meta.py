@@ -199,7 +199,12 @@ def with_changes(recipe: Recipe[S], wanted: MetaWanted) -> Recipe[S]:
 def about_run(settings: S, ready: Ready, wanted: MetaWanted, outcome: Outcome) -> dict[str, Any]:
     """What a kit says of a run."""
     told = about(settings, outcome, ready.tasks.protocol)
-    return {**told, "classes": wanted.classes, "tasks": ready.tasks.identity()}
+    return {
+        **told,
+        "classes": wanted.classes,
+        "precision": wanted.precision,
+        "tasks": ready.tasks.identity(),
+    }
 
 
 def skipped_note(outcome: Outcome) -> str:

@@ -26,7 +26,7 @@ from fewshift.training.classifier_objective import ClassifierObjective
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
-from fewshift.training.metagradients import MetaGradients
+from fewshift.training.metagradients import MetaGradients, arithmetic_of
 from fewshift.training.named import add_where, fingerprint, length, zeros
 from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.settings import ClassifierSettings
@@ -151,16 +151,9 @@ def train_classifier(
             f"train classifier: there are no preconditioners for {', '.join(strangers)}: train on "
             f"{', '.join(preconditioners.domains)} only"
         )
-    learner = ClassifierLearner(
-        backbone,
-        preconditioners,
-        starts,
-        tasks,
-        settings,
-        meta_gradients or best_meta_gradients(backbone),
-        team,
-    )
-    identity = identity_of(
+    ways = meta_gradients or best_meta_gradients(backbone)
+    learner = ClassifierLearner(backbone, preconditioners, starts, tasks, settings, ways, team)
+    identity = arithmetic_of(ways) | identity_of(
         settings,
         "updates",
         tasks=tasks.identity(),

@@ -18,7 +18,7 @@ from fewshift.core.losses import Scored, inner_objective, scored_outer_objective
 from fewshift.core.metagrad import MetaGradient, meta_gradient
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.folded_resnet import FoldedResNet, SupportFeatures, folded_resnet
-from fewshift.nets.precision import Precision
+from fewshift.nets.precision import DEFAULT, Precision
 from fewshift.training.settings import InnerLevel
 from fewshift.types import Episode, Features, Preconditioner, TaskParams
 
@@ -79,6 +79,12 @@ class FoldedOneByOne:
             inside = inner_objective(_held(self.net, support, tuple(job.start)), job.episode.task)
             outside = scored_outer_objective(_fresh(self.net), job.episode)
             yield _one(job, inner, starts, self.backbone.sites[-1], inside, outside)
+
+
+def arithmetic_of(ways: MetaGradients) -> dict[str, str]:
+    """What a run's identity says of its precision: nothing at the usual one."""
+    own = getattr(ways, "precision", DEFAULT)
+    return {} if own == DEFAULT else {"precision": own}
 
 
 def is_finite(found: MetaGradient, starts: bool) -> Tensor:  # -> () bool, on the device

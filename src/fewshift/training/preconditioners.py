@@ -22,7 +22,7 @@ from fewshift.training.distributed import ALONE, Team
 from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.last_map import LastMapLearner, learned_maps
 from fewshift.training.loop import Outcome, Watch, run
-from fewshift.training.metagradients import MetaGradients
+from fewshift.training.metagradients import MetaGradients, arithmetic_of
 from fewshift.training.named import stacked
 from fewshift.training.preconditioner_learner import PreconditionerLearner
 from fewshift.training.settings import PreconditionerSettings
@@ -54,12 +54,13 @@ def train_preconditioners(
 ) -> TrainedPreconditioners:
     """Algorithm 1. The best validated state is returned; `folder` keeps the log and the checkpoints."""
     learner: PreconditionerLearner | LastMapLearner
+    identity = preconditioner_identity(settings, tasks, backbone)
     if settings.start_rank is not None:
         learner = LastMapLearner(backbone, tasks, settings, team)
     else:
         ways = meta_gradients or best_meta_gradients(backbone)
         learner = PreconditionerLearner(backbone, tasks, settings, ways, team)
-    identity = preconditioner_identity(settings, tasks, backbone)
+        identity |= arithmetic_of(ways)
     outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     state = outcome.checkpoint().tensors
     if isinstance(learner, LastMapLearner):

@@ -30,7 +30,7 @@ from fewshift.progress import Track, silent
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.loop import Watch, run
-from fewshift.training.metagradients import Job, MetaGradients
+from fewshift.training.metagradients import Job, MetaGradients, arithmetic_of
 from fewshift.training.named import fingerprint, stacked
 from fewshift.training.preconditioner_learner import PreconditionerLearner
 from fewshift.training.preconditioners import TrainedPreconditioners, preconditioner_identity
@@ -108,11 +108,13 @@ def train_preconditioners_under(
         raise FewshiftError(
             "train preconditioners: starting values are learned without a policy: leave one of the two out"
         )
-    under = UnderPolicy(backbone, policy, meta_gradients or best_meta_gradients(backbone))
+    ways = meta_gradients or best_meta_gradients(backbone)
+    under = UnderPolicy(backbone, policy, ways)
     learner = PreconditionerLearner(backbone, tasks, settings, under, team)
     learner.engine = ConfiguredEngine(choose_engine(backbone), policy)
     identity = {
         **preconditioner_identity(settings, tasks, backbone),
+        **arithmetic_of(ways),
         PART: fingerprint({PART: policy.state_dict()}),
     }
     outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
