@@ -41,7 +41,7 @@ from fewshift.nets.last_map import LastMap, below_last, last_map_of
 from fewshift.training.classifier import train_classifier
 from fewshift.training.distributed import ALONE
 from fewshift.training.features import FeatureDomain, featured
-from fewshift.training.last_map import LastMapLearner
+from fewshift.training.last_map import LastMapLearner, learned_maps
 from fewshift.training.last_map_descent import after_descent, blended_last_map, features_of
 from fewshift.training.preconditioners import train_preconditioners
 from fewshift.training.settings import InnerLevel
@@ -244,19 +244,42 @@ def test_the_outer_loss_goes_down(whole: Backbone, held: dict[str, FeatureDomain
     assert float(learner.update(0)["loss"]) < before - 0.01
 
 
+def test_the_common_start_learns_from_all_domains(whole: Backbone, held: dict[str, FeatureDomain]) -> None:
+    settings = preconditioner_settings(**LOW_RANK, common_start=True, normalise=True)
+    learner = LastMapLearner(last_map_of(whole), ResidentTasks(held, PROTOCOL), settings, ALONE)
+    for step in range(3):
+        learner.update(step)
+    own, common = learner.learned["starts"], learner.learned["common"]["common"]
+    moments = {  # running means of the gradients; both domains had tasks in every step
+        name: learner.optimizers[what].state[tensor]["exp_avg"]
+        for what in ("starts", "common")
+        for name, tensor in learner.learned[what].items()
+    }
+    torch.testing.assert_close(moments["common"], moments["red"] + moments["grey"])
+    assert own["red"].norm() > 0
+    preconditioners, starts = learned_maps(learner, learner.tensors())
+    torch.testing.assert_close(starts.base["last"], learner.base + common.detach())
+    assert preconditioners.domains == starts.domains == ("red", "grey")
+    cut = starts.of("red")["last"] - learner.base - common.detach()
+    assert torch.linalg.matrix_rank(cut, rtol=1e-3) == settings.start_rank
+    assert (own["red"].detach() - cut).norm() < own["red"].norm()
+
+
+@pytest.mark.parametrize("common", [False, True])
 def test_both_algorithms_make_a_kit_that_methods_use(
-    whole: Backbone, held: dict[str, FeatureDomain], tmp_path: Path
+    common: bool, whole: Backbone, held: dict[str, FeatureDomain], tmp_path: Path
 ) -> None:
     alone, tasks = last_map_of(whole), ResidentTasks(held, PROTOCOL)
-    settings = preconditioner_settings(**LOW_RANK)
+    settings = preconditioner_settings(**LOW_RANK, common_start=common)
     trained = train_preconditioners(alone, tasks, settings, tmp_path / "p", watch=WATCH)
-    again = train_preconditioners(
-        alone, tasks, preconditioner_settings(**{**LOW_RANK, "updates": 2}), tmp_path / "q", watch=WATCH
-    )
+    shorter = replace(settings, updates=2)
+    again = train_preconditioners(alone, tasks, shorter, tmp_path / "q", watch=WATCH)
     again = train_preconditioners(alone, tasks, settings, tmp_path / "q", watch=WATCH, resume=True)
     assert isinstance(trained.starts, LowRankStarts)
     assert isinstance(again.starts, LowRankStarts)
     assert torch.equal(trained.starts.left["last"], again.starts.left["last"])
+    assert torch.equal(trained.starts.base["last"], again.starts.base["last"])
+    assert torch.equal(trained.starts.base["last"], alone.init()["last"]) is not common
     assert trained.starts.left["last"].abs().max() > 0
     found = train_classifier(
         alone,

@@ -1,8 +1,9 @@
 """Algorithm 1 for the last map alone, on features and at exact second order.
 
-P_k = I + R_kᵀR_k (`low_rank`), and theta_0^k is learned beside it as theta_0 + D_k. At the end D_k is cut to
-its largest `start_rank` directions: learned as two factors from the beginning it fitted the training classes
-and not the domain. Our own variant: the paper learns P alone.
+P_k = I + R_kᵀR_k (`low_rank`), and theta_0^k is learned beside it as theta_0 + D_k, or with a common start as
+theta_0 + C + D_k, where C learns from the tasks of all domains. At the end D_k is cut to its largest
+`start_rank` directions: learned as two factors from the beginning it fitted the training classes and not the
+domain. Our own variant: the paper learns P alone.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from fewshift.training.tasks import TaskSource, chosen_tasks, validation_address
 from fewshift.training.validation import adapted_accuracy, by_domain
 from fewshift.types import Address
 
-PARTS = ("roots", "starts")  # R, D
+OF_DOMAINS = ("roots", "starts")  # R, D
+COMMON = "common"  # C, under one name beside the domains'
 
 
 class LastMapLearner:
@@ -53,18 +55,17 @@ class LastMapLearner:
         self.learned = self._first()
         self.names = {name: list(tensors) for name, tensors in self.learned.items()}
         self.optimizers: dict[str, torch.optim.Optimizer] = {
-            "roots": torch.optim.SGD(
-                list(self.learned["roots"].values()),
-                lr=settings.rate,
-                momentum=settings.momentum,
-                weight_decay=settings.weight_decay,
-            ),
-            "starts": torch.optim.AdamW(
-                list(self.learned["starts"].values()),
-                lr=settings.start_rate,
-                weight_decay=settings.start_weight_decay,
-            ),
+            name: torch.optim.AdamW(
+                list(tensors.values()), lr=settings.start_rate, weight_decay=settings.start_weight_decay
+            )
+            for name, tensors in self.learned.items()
         }
+        self.optimizers["roots"] = torch.optim.SGD(
+            list(self.learned["roots"].values()),
+            lr=settings.rate,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+        )
 
     def update(self, step: int) -> Metrics:
         """Lines 6 to 12 of Algorithm 1: the mean over a batch of tasks, one optimizer step."""
@@ -73,21 +74,23 @@ class LastMapLearner:
         summed = {name: zeros(tensors) for name, tensors in self.learned.items()}
         totals = torch.zeros(3, device=self.device)  # loss, accuracy, tasks that count
         for address in self.team.share(addresses):
-            root, own = leaves = [self.learned[name][address.domain].requires_grad_() for name in PARTS]
+            root, own = leaves = [self.learned[name][address.domain].requires_grad_() for name in OF_DOMAINS]
             episode = self.tasks.episode(address)
-            above = features_of(episode) @ (self.base + own).mT
+            above = features_of(episode) @ (self._shared() + own).mT
             scored = after_descent(episode, above, settings.inner, root)
             found = torch.autograd.grad(scored.loss, leaves)
             finite = torch.stack([scored.loss.detach(), *(g.sum() for g in found)]).isfinite().all()
-            for name, gradient in zip(PARTS, found, strict=True):
+            for name, gradient in zip(OF_DOMAINS, found, strict=True):
                 add_where(finite, {"": summed[name][address.domain]}, {"": gradient})
+            if COMMON in summed:  # theta_0 is a sum, so its derivative is that of each part
+                add_where(finite, summed[COMMON], {COMMON: found[1]})
             numbers = torch.stack([scored.loss.detach(), scored.accuracy, torch.ones_like(scored.accuracy)])
             totals += torch.where(finite, numbers, torch.zeros_like(numbers))
         gradients = [tensor for tensors in summed.values() for tensor in tensors.values()]
         self.team.add_up([totals, *gradients])
         for tensor in gradients:
             tensor.div_(totals[2].clamp_min(1))
-        self._move(step, summed, {address.domain for address in addresses})
+        self._move(step, summed, {COMMON, *(address.domain for address in addresses)})
         mean = totals[:2] / totals[2]  # not a number when no task counts, which ends the run
         metrics: dict[str, Tensor | float] = {
             "loss": mean[0],
@@ -108,8 +111,8 @@ class LastMapLearner:
         rates = {self.site: settings.validation_rates[1]}
 
         def accuracy_of(address: Address) -> Tensor:
-            root, own = (self.learned[name][address.domain].detach() for name in PARTS)
-            start, matrix = {self.site: self.base + own}, {self.site: low_rank(root)}
+            root, own = (self.learned[name][address.domain].detach() for name in OF_DOMAINS)
+            start, matrix = {self.site: self._shared() + own}, {self.site: low_rank(root)}
             episode = self.tasks.episode(address)
             return adapted_accuracy(self.engine, episode, start, matrix, rates, settings.validation_steps)
 
@@ -132,7 +135,13 @@ class LastMapLearner:
         )
         first = {"roots": root, "starts": torch.zeros_like(self.base)}
         domains = self.tasks.domains
-        return {name: {d: value.to(self.base).clone() for d in domains} for name, value in first.items()}
+        found = {name: {d: value.to(self.base).clone() for d in domains} for name, value in first.items()}
+        return found | ({COMMON: {COMMON: torch.zeros_like(self.base)}} if settings.common_start else {})
+
+    def _shared(self) -> Tensor:  # (d, d)
+        """theta_0 + C: where a task of no domain starts."""
+        found = self.learned.get(COMMON)
+        return self.base if found is None else self.base + found[COMMON].detach()
 
     def _move(self, step: int, summed: dict[str, dict[str, Tensor]], present: set[str]) -> None:
         settings = self.settings
@@ -142,8 +151,9 @@ class LastMapLearner:
                 if name == "roots" and settings.normalise:
                     gradient = gradient / gradient.norm().clamp_min(1e-30)
                 tensor.grad = gradient if domain in present else None
-        for what, rate in (("roots", settings.rate), ("starts", settings.start_rate)):
-            take_step(self.optimizers[what], cosine_restarts(rate, step, settings.period))
+        for what, optimizer in self.optimizers.items():
+            rate = settings.rate if what == "roots" else settings.start_rate
+            take_step(optimizer, cosine_restarts(rate, step, settings.period))
 
 
 def learned_maps(
@@ -151,8 +161,8 @@ def learned_maps(
 ) -> tuple[DomainPreconditioners, LowRankStarts]:
     """What a checkpoint of this learner holds, on the CPU."""
     domains, site = learner.tasks.domains, learner.site
-    roots, own = ({site: torch.stack([part(state, n)[d] for d in domains])} for n in PARTS)
-    base = {site: learner.base.cpu()}
+    roots, own = ({site: torch.stack([part(state, n)[d] for d in domains])} for n in OF_DOMAINS)
+    base = {site: learner.base.cpu() + part(state, COMMON).get(COMMON, 0.0)}
     whole = DomainStarts(domains, {site: base[site] + own[site]})
     rank = learner.settings.start_rank or len(base[site])
     return DomainPreconditioners(domains, roots, "low_rank"), shortened(whole, base, rank)
