@@ -8,10 +8,21 @@ from typing import Annotated, Any
 
 import typer
 
+from fewshift.cli.outputs import keep_others
 from fewshift.cli.precision_option import PrecisionOption
 from fewshift.cli.words import words
 
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results to this file, too.")]
+
+def _keep_others(path: Path | None) -> Path | None:
+    if path is not None:
+        keep_others(path, "--json", b'{\n "', "the results of a benchmark", "results.json")
+    return path
+
+
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", help="Write the results to this file, too.", callback=_keep_others),
+]
 
 
 def fit(
@@ -102,6 +113,7 @@ def own_grid(
     from fewshift.benchmarks import own_grid as grid
     from fewshift.cli.console import bars
 
+    keep_others(out, "--out", b"PK", "a file of arrays", "grid.npz")
     wanted = [grid.candidate(text) for text in candidates.split(";")]
     names = words(domains)
     found = grid.run(
@@ -136,4 +148,4 @@ def finish(outcome: dict[str, Any], json_file: Path | None) -> None:
     text = json.dumps(outcome, indent=1)
     typer.echo(text)
     if json_file is not None:  # after the terminal has them: a bad name must not cost the measurement
-        json_file.write_text(text + "\n", encoding="utf-8")
+        json_file.write_text(text + "\n", encoding="utf-8", newline="\n")

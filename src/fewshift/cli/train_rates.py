@@ -51,7 +51,7 @@ def rates(
 
     from fewshift.cli import evaluate_inputs as inputs
     from fewshift.cli.console import bars, interrupted
-    from fewshift.cli.outputs import make_place
+    from fewshift.cli.outputs import keep_input, make_place
     from fewshift.cli.train_shared import capped
     from fewshift.data.domain import Domain
     from fewshift.data.episodes import load_episode
@@ -70,6 +70,8 @@ def rates(
     from fewshift.types import Episode, Split
 
     make_place(out, "--out", "tsp.kit")
+    if begin_at is not None and kit_path(begin_at) != kit_path(kit):
+        keep_input(out, "--out", kit_path(begin_at), "kit of --begin-at", "tsp.kit")
     where, track = inputs.choose_device(device), bars(quiet)
     _, loaded = find_kit(kit, where)
     rule, chosen_protocol = pixel_rule(loaded), capped(inputs.protocol_named(protocol), support_cap)
