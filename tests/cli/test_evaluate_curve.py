@@ -66,6 +66,19 @@ def test_a_folder_alone_gives_a_curve_and_a_page(run: Fewshift, tmp_path: Path) 
     assert "http" not in page
 
 
+def test_a_curve_says_in_which_precision_it_computes(run: Fewshift, tmp_path: Path) -> None:
+    words = ("--folder", "SHAPES", "--curve", "--kit", "KIT", "--methods", "gd,linear_probe", "--shots", 1)
+    told = {"bfloat16": "folded in bfloat16", "float32": "folded"}
+    for asked, engine in told.items():
+        files = ("--out", f"{asked}.jsonl", "--html", f"{asked}.html", "--device", "cpu")
+        done = run(*words, "--tasks", 1, "--precision", asked, *files)
+        assert done.code == 0, done.err
+        assert f"engine {engine} on cpu\n" in done.err
+        assert f"{engine} on cpu<" in (tmp_path / f"{asked}.html").read_text()
+        rows = map(json.loads, (tmp_path / f"{asked}.jsonl").read_text().splitlines())
+        assert {row["method"]: row["engine"] for row in rows} == {"gd": engine, "linear_probe": "plain"}
+
+
 def test_a_page_that_cannot_be_written_costs_no_work(run: Fewshift, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

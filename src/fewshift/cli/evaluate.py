@@ -22,7 +22,6 @@ TABLES_ONLY = (
     "split",
     "protocol",
     "oracle",
-    "precision",
     "shard",
     "workers",
     "cache",
@@ -72,7 +71,8 @@ def evaluate(
         str,
         typer.Option(
             help="float32; tf32 or float16 on a GPU; bfloat16 on a CPU. auto: 16 bits where the device has "
-            "instructions for them, which costs no accuracy unless steps overshoot (fewshift bench gate)."
+            "instructions for them, which costs no accuracy unless steps overshoot (fewshift bench gate); "
+            "for a curve what fit takes, on a GPU tf32."
         ),
     ] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
@@ -135,6 +135,7 @@ def evaluate(
                 html=html,
                 device=device,
                 engine=engine,
+                precision=precision,
                 quiet=quiet,
             )
         )
@@ -149,7 +150,7 @@ def evaluate(
     from fewshift.evaluation.pixel_rule import pixel_rule
     from fewshift.evaluation.run import Job, parse_shard, run, with_roles
     from fewshift.nets.bundled import find_kit
-    from fewshift.nets.choice import choose_engine, chosen_precision
+    from fewshift.nets.choice import choose_engine, named_engine
     from fewshift.nets.feature_kit import on_features
     from fewshift.nets.precision import precision_for
     from fewshift.nets.together import Together
@@ -165,6 +166,7 @@ def evaluate(
     runner = choose_engine(used.backbone, engine, precision_for(precision, where))
     chosen_engine = Together(runner)
     built = inputs.build_methods(methods, used, chosen_engine, oracle, partial(typer.echo, err=True))
+    images = " on features" if features else ""
     track = bars(quiet)
     found = inputs.open_domains(
         records, folder, suite, words(domains), chosen_split, track, "--records, --folder and --suite"
@@ -191,10 +193,7 @@ def evaluate(
             out,
             kit=kit_name,
             fingerprint=kit_fingerprint(loaded),
-            engines={
-                "plain": _said("plain", "", features),
-                runner.name: _said(runner.name, chosen_precision(runner), features),
-            },
+            engines={"plain": f"plain{images}", runner.name: f"{named_engine(runner)}{images}"},
             device=where,
             track=track,
             together=chosen_engine if chosen_engine.name == "graph" else None,
@@ -226,8 +225,3 @@ def _show(out: Path) -> None:
     for section in make_report(read_scores([out])).sections:
         typer.echo(markdown(section.tables[0]))
     typer.echo(f"more: fewshift report {shlex.quote(str(out))} --format html --out report.html", err=True)
-
-
-def _said(engine: str, precision: str, features: bool) -> str:
-    """What a result line says of the engine."""
-    return engine + (f" in {precision}" if precision else "") + (" on features" if features else "")

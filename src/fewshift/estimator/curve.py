@@ -22,9 +22,11 @@ from fewshift.estimator.kits import Opened
 from fewshift.estimator.recipes import METHODS as FITTED
 from fewshift.estimator.trials import SCALE
 from fewshift.evaluation.curve_scores import domain_of_shot
+from fewshift.evaluation.evaluate import engine_of
 from fewshift.evaluation.fingerprint import kit_fingerprint
 from fewshift.evaluation.scores import Key, Score
 from fewshift.methods import METHODS
+from fewshift.nets.choice import named_engine
 from fewshift.progress import Track, silent
 
 KEPT_BYTES = 512 * 2**20  # of prepared images; others are read again for every task
@@ -39,6 +41,7 @@ class Outcome:
     probabilities: Tensor  # (n, way), on the CPU like the other
     before: Tensor  # (n, way)
     notes: Mapping[str, Any] = field(default_factory=dict)
+    engine: str = "plain"  # who ran the network
 
 
 Contestant: TypeAlias = Callable[[Support, Tensor], Outcome]  # labelled images, queries -> outcome
@@ -59,10 +62,14 @@ def _contestant(name: str, opened: Opened, seed: int) -> Contestant:
         raise FewshiftError(f"there is no method {name!r}: choose among {', '.join(METHODS)}")
     method = METHODS[name](opened.kit, opened.engine, False)
 
+    ran_on = engine_of(method)
+    if ran_on == opened.engine.name:
+        ran_on = named_engine(opened.engine)
+
     def plain(support: Support, queries: Tensor) -> Outcome:
         logits = method.adapt(support.task(opened.device))(queries.to(opened.device))
         probabilities = logits.double().softmax(dim=1).cpu()
-        return Outcome(probabilities, probabilities)
+        return Outcome(probabilities, probabilities, engine=ran_on)
 
     return plain
 
@@ -77,7 +84,8 @@ def _fitted(name: str, opened: Opened, seed: int, support: Support, queries: Ten
         "coefficients": {domain: round(share, 4) for domain, share in fitted.coefficients.items()},
     }
     cosines = cosines.cpu()  # waits for the device, so that seconds are whole
-    return Outcome(fitted.probabilities(cosines), (SCALE * cosines.double()).softmax(dim=1), notes)
+    before, engine = (SCALE * cosines.double()).softmax(dim=1), named_engine(opened.engine)
+    return Outcome(fitted.probabilities(cosines), before, notes, engine)
 
 
 class Pictures:
@@ -192,7 +200,7 @@ def _score(
         seen=None,
         spec=plan.fingerprint,
         kit=opened.name,
-        engine=opened.engine.name,
+        engine=outcome.engine,
         device=opened.device.type,
         failure=f"{lost} of {len(places)} queries have probabilities that are not finite" if lost else None,
         versions={"fewshift": __version__, "torch": torch.__version__},

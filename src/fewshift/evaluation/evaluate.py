@@ -159,7 +159,7 @@ def _built_with(method: Method, engine: Together) -> bool:
     return getattr(method, "engine", None) is engine
 
 
-def _engine_of(method: Method) -> str:
+def engine_of(method: Method) -> str:
     """Methods without one use the network as it is written down, which is what `plain` does."""
     return getattr(getattr(method, "engine", None), "name", "plain")
 
@@ -211,7 +211,7 @@ def scored(
         pixels=setting.pixels,
         kit=setting.kit,
         fingerprint=setting.fingerprint,
-        engine=setting.engines.get(ran_on := _engine_of(method), ran_on),
+        engine=setting.engines.get(ran_on := engine_of(method), ran_on),
         device=_device_name(device),
         memory=torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
         failure=f"{lost} of {queries} queries have logits that are not finite" if lost else None,

@@ -69,6 +69,12 @@ def chosen_precision(engine: Engine) -> str:
     return engine.precision if isinstance(engine, FoldedEngine | GraphEngine) else ""
 
 
+def named_engine(engine: Engine) -> str:
+    """The engine as results and people are told of it, with its precision where it has one of its own."""
+    precision = chosen_precision(engine)
+    return f"{engine.name} in {precision}" if precision else engine.name
+
+
 def usual_engine(device: str) -> tuple[EngineName, str]:
     """What "auto" means on a kind of device for the ResNet-18 that everything here is made for, and why."""
     on = "a CUDA device" if device == "cuda" else device
