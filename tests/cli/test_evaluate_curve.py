@@ -163,6 +163,7 @@ def test_a_folder_with_out_alone_stays_a_domain_of_a_table(run: Fewshift, tmp_pa
         (["--folder", "SHAPES", "--html", "IMAGE"], "is an image of"),
         (["--folder", "SHAPES", "--protocol", "one-shot"], "--protocol has no meaning for a learning curve"),
         (["--records", "SHAPES", "--shots", "1"], "--shots is for a learning curve"),
+        (["--folder", "SHAPES", "--precision", "tf32", "--device", "cpu"], "tf32 cannot be had here"),
         (["--folder", "SHAPES", "--device", "abacus"], "device 'abacus' cannot be used"),
         (["--records", "SHAPES"], "--out results.jsonl is missing"),
     ],

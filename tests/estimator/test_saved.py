@@ -64,6 +64,21 @@ def test_a_loaded_classifier_computes_as_it_was_fitted(
     assert chosen_precision(classifier.fit(*pictures())._opened.engine) == "bfloat16"
 
 
+def test_a_precision_that_another_engine_had_is_no_hindrance(
+    small_kit: Kit, pictures: Pictures, tmp_path: Path
+) -> None:
+    images = pictures()
+    classifier = fs.FewShotClassifier(kit=small_kit, device="cpu", precision="bfloat16").fit(*images)
+    classifier.save(tmp_path / "x.fewshift", with_support=True)
+    loaded = fs.load(tmp_path / "x.fewshift", kit=small_kit, device="cpu", engine="plain")
+    loaded.save(tmp_path / "again.fewshift")
+    assert (tmp_path / "again.fewshift").read_bytes() == (tmp_path / "x.fewshift").read_bytes()
+    for found in (loaded, pickle.loads(pickle.dumps(loaded))):
+        found.add_class("more", images[0][:2])
+        assert found.engine_.name == "plain"
+    assert loaded.fit(*images).engine_.name == "plain"
+
+
 def test_the_bundled_kit_is_found_by_its_name(
     small_kit: Kit, pictures: Pictures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

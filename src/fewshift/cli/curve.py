@@ -52,6 +52,7 @@ def run_curve(options: CurveOptions) -> None:
     from fewshift.estimator.curve_tasks import plan_curve
     from fewshift.estimator.kits import open_kit
     from fewshift.evaluation.curve_scores import CurveScores
+    from fewshift.nets.choice import check_precision
 
     shots = None if options.shots is None else counts(options.shots, "--shots")
     tasks = TASKS if options.tasks is None else options.tasks
@@ -63,6 +64,7 @@ def run_curve(options: CurveOptions) -> None:
     if options.out is not None and options.out.resolve() == page.resolve():
         raise FewshiftError(f"--html {page} is --out, too: the page would take the place of the scores")
     opened = open_kit(options.kit, options.device, options.engine, True, options.precision)
+    check_precision(options.precision, opened.engine)
     methods = contestants(options.methods or DEFAULT_METHODS, opened, options.seed)
     if not options.quiet:
         typer.echo(printable(_announced(plan, opened, tuple(methods))), err=True)

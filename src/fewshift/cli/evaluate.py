@@ -150,7 +150,7 @@ def evaluate(
     from fewshift.evaluation.pixel_rule import pixel_rule
     from fewshift.evaluation.run import Job, parse_shard, run, with_roles
     from fewshift.nets.bundled import find_kit
-    from fewshift.nets.choice import choose_engine, named_engine
+    from fewshift.nets.choice import check_precision, choose_engine, named_engine
     from fewshift.nets.feature_kit import on_features
     from fewshift.nets.precision import precision_for
     from fewshift.nets.together import Together
@@ -164,6 +164,7 @@ def evaluate(
     whole = inputs.for_features(loaded, methods, oracle) if features else loaded
     used = on_features(whole) if features else whole
     runner = choose_engine(used.backbone, engine, precision_for(precision, where))
+    check_precision(precision, runner)
     chosen_engine = Together(runner)
     built = inputs.build_methods(methods, used, chosen_engine, oracle, partial(typer.echo, err=True))
     images = " on features" if features else ""

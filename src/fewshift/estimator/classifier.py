@@ -21,6 +21,7 @@ from fewshift.estimator.labels import as_label, check_kind, encode
 from fewshift.estimator.modes import own_modes
 from fewshift.estimator.results import FitResults
 from fewshift.estimator.sklearn_contract import SklearnContract
+from fewshift.nets.choice import check_precision
 from fewshift.progress import Track, silent
 
 
@@ -72,6 +73,7 @@ class FewShotClassifier(SklearnContract, FitResults):
                 f"there is one class only, {classes.tolist()[0]!r}: a classifier needs two at least"
             )
         opened = kits.open_kit(self.kit, self.device, self.engine, self.quiet, self.precision)
+        check_precision(self.precision, opened.engine)
         read = inputs.read(items, opened.rule, track)
         support = Support(read.images, torch.tensor(codes), read.names, tuple(classes.tolist()))
         fitted = adapt(Tools(opened.kit, opened.engine, *self._asked, track), support)

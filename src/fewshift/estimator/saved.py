@@ -29,6 +29,7 @@ from fewshift.estimator.modes import own_modes
 from fewshift.estimator.unknown import Familiar
 from fewshift.nets.architectures import TIMM, described
 from fewshift.nets.bundled import bundled_kits
+from fewshift.nets.choice import why_not_in
 from fewshift.nets.kit import Kit, load_kit, save_kit
 from fewshift.nets.tensor_file import Kind, join, part, read_tensors, write_tensors
 
@@ -107,6 +108,8 @@ def load(
     classifier._now_open, classifier._kit_of_fit = replace(opened, rule=rule), kit
     classifier._rule_of_fit = rule
     classifier._asked_of_fit, classifier._precision_of_fit = classifier._asked, classifier.precision
+    if why_not_in(classifier.precision, opened.engine):  # the next fit has this engine, not that of the file
+        classifier.precision = "auto"
     classes = tuple(from_json(value) for value in header["classes"])
     fitted = Fitted(
         classes=class_array(classes),

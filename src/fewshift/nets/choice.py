@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal, TypeAlias
 
+import torch
+
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.engine import Engine, FoldedEngine, PlainEngine
@@ -13,7 +15,7 @@ from fewshift.nets.frozen_net import cannot_graph
 from fewshift.nets.graph import GraphEngine
 from fewshift.nets.last_map import LastMapEngine, why_not_last_only
 from fewshift.nets.notices import say_once
-from fewshift.nets.precision import DEFAULT, precision_for
+from fewshift.nets.precision import DEFAULT, Precision, precision_for, precision_named
 
 EngineName: TypeAlias = Literal["auto", "plain", "folded", "graph", "last-map"]
 ENGINES: tuple[EngineName, ...] = ("auto", "plain", "folded", "graph", "last-map")
@@ -23,7 +25,7 @@ def choose_engine(backbone: Backbone, name: str = "auto", precision: str = DEFAU
     """The engine of this name; for "auto" the fastest for this backbone and device, with the reason.
 
     The precision is that of the graph engine, or bfloat16 of the folded one; the others compute as torch is
-    set up.
+    set up, whatever is asked for: `check_precision` is for what a user said.
     """
     wanted = precision_for(precision, backbone.device, on_gpu=DEFAULT)
     folded = partial(FoldedEngine, backbone, precision="bfloat16" if wanted == "bfloat16" else "float32")
@@ -60,6 +62,33 @@ def choose_engine(backbone: Backbone, name: str = "auto", precision: str = DEFAU
             return GraphEngine(backbone, reason=reason, precision=wanted)
         reason = f"the graph engine does not fit this backbone: {misfit}"
     return folded(reason=reason)
+
+
+def computed_in(engine: Engine) -> Precision:
+    """What a descent computes in; an engine without a precision of its own computes as torch is set up."""
+    own = chosen_precision(engine)
+    if own:
+        return precision_named(own)
+    on_gpu = engine.backbone.device.type == "cuda"
+    return "tf32" if on_gpu and torch.backends.cudnn.allow_tf32 else "float32"
+
+
+def why_not_in(asked: str, engine: Engine) -> str | None:
+    """Why the precision that somebody asked for is not what this engine computes in; None where it is."""
+    found = computed_in(engine)
+    if asked in ("auto", found):
+        return None
+    return (
+        f"the precision {asked} cannot be had here, where the {engine.name} engine computes in {found} on "
+        f"{engine.backbone.device.type}: choose {found} or auto"
+    )
+
+
+def check_precision(asked: str, engine: Engine) -> None:
+    """Refuse a precision that somebody asked for and does not get."""
+    why_not = why_not_in(asked, engine)
+    if why_not:
+        raise FewshiftError(why_not)
 
 
 def chosen_precision(engine: Engine) -> str:
