@@ -29,7 +29,7 @@ def fit(
     sizes: Annotated[str, typer.Option(help="Numbers of support images, with commas.")] = "5,25,100,500",
     kit: Annotated[str | None, typer.Option(help="A kit file or a bundled kit's name.")] = None,
     method: Annotated[str, typer.Option(help="tsp, tsa, gd, pa or ncc.")] = "tsp",
-    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "cpu",
     precision: PrecisionOption = "auto",
     json_file: JsonFile = None,
 ) -> None:
@@ -48,7 +48,7 @@ def fit(
     where = choose_device(device)
     precision_for(precision, where)  # a wrong name is said before anything runs
     outcome = fit_memory.run(
-        counts(sizes, "--sizes"), kit, method, device, precision, track=bars(), tell=tell
+        counts(sizes, "--sizes"), kit, method, str(where), precision, track=bars(), tell=tell
     )
     finish(outcome, json_file)
 
