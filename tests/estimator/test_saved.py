@@ -123,6 +123,21 @@ def test_with_its_backbone_it_needs_no_kit(
     assert changed.classes_.tolist()[-1] == "new"
 
 
+def test_a_kit_inside_a_file_keeps_its_name(
+    fitted: fs.FewShotClassifier, kit_file: Path, pictures: Pictures, tmp_path: Path
+) -> None:
+    fitted.save(tmp_path / "whole.fewshift", with_backbone=True)
+    loaded = fs.load(tmp_path / "whole.fewshift")
+    for found in (loaded, copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded))):
+        assert found.kit_name_ == fitted.kit_name_ == "small"
+        assert metadata(found)["kit"] == "small"
+        found.save(tmp_path / "alone.fewshift", with_backbone=False)
+        with pytest.raises(fs.FewshiftError, match="was fitted with the kit 'small', which does not come"):
+            fs.load(tmp_path / "alone.fewshift")
+        again = fs.load(tmp_path / "alone.fewshift", kit=kit_file)
+        assert (again.predict(pictures()[0]) == fitted.predict(pictures()[0])).all()
+
+
 def test_what_a_file_carried_is_kept_when_it_is_saved_again(
     fitted: fs.FewShotClassifier, pictures: Pictures, tmp_path: Path
 ) -> None:

@@ -79,7 +79,7 @@ class FewShotClassifier(SklearnContract, FitResults):
         fitted = adapt(Tools(opened.kit, opened.engine, *self._asked, track), support)
         self._now_open = opened  # not before: a fit that fails changes nothing
         self._kit_of_fit = opened.name if self.kit is None else self.kit
-        self._rule_of_fit = opened.rule
+        self._rule_of_fit, self._name_of_fit = opened.rule, opened.name
         self._asked_of_fit, self._precision_of_fit = self._asked, self.precision
         self._loaded_with = (False, False)
         self._keep(fitted, support, began)
