@@ -65,7 +65,8 @@ def evaluate(
         bool, typer.Option(help="May rates ask whether the domain was trained on, as published?")
     ] = True,
     engine: Annotated[
-        str, typer.Option(help="auto, plain, folded, graph or last-map: the same numbers, other speed.")
+        str,
+        typer.Option(help="auto, plain, folded, graph or last-map: other speed, in float32 equal numbers."),
     ] = "auto",
     precision: Annotated[
         str,

@@ -107,4 +107,5 @@ def named_engine(engine: Engine) -> str:
 def usual_engine(device: str) -> tuple[EngineName, str]:
     """What "auto" means on a kind of device for the ResNet-18 that everything here is made for, and why."""
     on = "a CUDA device" if device == "cuda" else device
-    return ("graph" if device == "cuda" else "folded"), f"equal to the plain engine and the fastest on {on}"
+    kind: EngineName = "graph" if device == "cuda" else "folded"
+    return kind, f"the fastest on {on}, in float32 equal to the plain engine"
