@@ -77,6 +77,10 @@ def test_a_curve_says_in_which_precision_it_computes(run: Fewshift, tmp_path: Pa
         assert f"{engine} on cpu<" in (tmp_path / f"{asked}.html").read_text()
         rows = map(json.loads, (tmp_path / f"{asked}.jsonl").read_text().splitlines())
         assert {row["method"]: row["engine"] for row in rows} == {"gd": engine, "linear_probe": "plain"}
+    files = ("--out", "bfloat16.jsonl", "--html", "page.html", "--precision", "float32", "--device", "cpu")
+    done = run(*words, "--tasks", 2, *files)
+    assert done.code == 0
+    assert "lines of gd that are there were computed by folded in bfloat16, new ones by folded:" in done.err
 
 
 def test_a_page_that_cannot_be_written_costs_no_work(run: Fewshift, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ def _scored(
     plan: CurvePlan, methods: Mapping[str, Contestant], opened: Opened, options: CurveOptions
 ) -> Iterator[Score]:
     """The scores of this curve: those that the file has, then new ones, which go into it one by one."""
-    from fewshift.estimator.curve import learning_curve, shared_facts
+    from fewshift.estimator.curve import engine_for, learning_curve, shared_facts
     from fewshift.evaluation.curve_scores import domain_of_shot
     from fewshift.evaluation.results_file import open_results
     from fewshift.evaluation.scores import read_scores
@@ -100,6 +100,8 @@ def _scored(
     domains = [domain_of_shot(plan.domain.name, shot) for shot in plan.shots]
     specs = dict.fromkeys(domains, plan.fingerprint)
     with open_results(options.out, shared_facts(plan, opened), specs) as results:
+        if mixed := results.mixed({name: engine_for(name, opened) for name in methods}):
+            typer.echo(f"fewshift: {mixed}", err=True)
         for read in read_scores([options.out]):
             score = read.score
             if score.method in methods and score.domain in domains and score.index < plan.tasks:

@@ -198,6 +198,7 @@ def evaluate(
             engines={"plain": f"plain{images}", runner.name: f"{named_engine(runner)}{images}"},
             device=where,
             track=track,
+            say=lambda sentence: typer.echo(f"fewshift: {sentence}", err=True),
             together=chosen_engine if chosen_engine.name == "graph" else None,
         )
     except KeyboardInterrupt:

@@ -41,7 +41,6 @@ class Outcome:
     probabilities: Tensor  # (n, way), on the CPU like the other
     before: Tensor  # (n, way)
     notes: Mapping[str, Any] = field(default_factory=dict)
-    engine: str = "plain"  # who ran the network
 
 
 Contestant: TypeAlias = Callable[[Support, Tensor], Outcome]  # labelled images, queries -> outcome
@@ -62,16 +61,21 @@ def _contestant(name: str, opened: Opened, seed: int) -> Contestant:
         raise FewshiftError(f"there is no method {name!r}: choose among {', '.join(METHODS)}")
     method = METHODS[name](opened.kit, opened.engine, False)
 
-    ran_on = engine_of(method)
-    if ran_on == opened.engine.name:
-        ran_on = named_engine(opened.engine)
-
     def plain(support: Support, queries: Tensor) -> Outcome:
         logits = method.adapt(support.task(opened.device))(queries.to(opened.device))
         probabilities = logits.double().softmax(dim=1).cpu()
-        return Outcome(probabilities, probabilities, engine=ran_on)
+        return Outcome(probabilities, probabilities)
 
     return plain
+
+
+def engine_for(name: str, opened: Opened) -> str:
+    """Who runs the network for this method, as its lines say it."""
+    if name in METHODS and name not in FITTED:
+        ran_on = engine_of(METHODS[name](opened.kit, opened.engine, False))
+        if ran_on != opened.engine.name:
+            return ran_on
+    return named_engine(opened.engine)
 
 
 def _fitted(name: str, opened: Opened, seed: int, support: Support, queries: Tensor) -> Outcome:
@@ -84,8 +88,7 @@ def _fitted(name: str, opened: Opened, seed: int, support: Support, queries: Ten
         "coefficients": {domain: round(share, 4) for domain, share in fitted.coefficients.items()},
     }
     cosines = cosines.cpu()  # waits for the device, so that seconds are whole
-    before, engine = (SCALE * cosines.double()).softmax(dim=1), named_engine(opened.engine)
-    return Outcome(fitted.probabilities(cosines), before, notes, engine)
+    return Outcome(fitted.probabilities(cosines), (SCALE * cosines.double()).softmax(dim=1), notes)
 
 
 class Pictures:
@@ -130,6 +133,7 @@ def learning_curve(
 ) -> Iterator[Score]:
     """Every method on every task, one score each, as they are made; pairs in `done` are left out."""
     facts = shared_facts(plan, opened)
+    engines = {name: engine_for(name, opened) for name in methods}
     drawn = [draw(plan, index) for index in range(plan.tasks)]
     todo = [
         (task, shot, name)
@@ -148,7 +152,8 @@ def learning_curve(
         began = time.perf_counter()
         outcome = methods[name](support, queries)
         seconds = time.perf_counter() - began
-        yield _score(plan, task, shot, name, outcome, seconds, opened, facts)
+        told = {**facts, "engine": engines[name]}
+        yield _score(plan, task, shot, name, outcome, seconds, opened, told)
 
 
 def _support(plan: CurvePlan, task: Drawn, shot: int, pictures: Pictures) -> Support:
@@ -200,7 +205,6 @@ def _score(
         seen=None,
         spec=plan.fingerprint,
         kit=opened.name,
-        engine=outcome.engine,
         device=opened.device.type,
         failure=f"{lost} of {len(places)} queries have probabilities that are not finite" if lost else None,
         versions={"fewshift": __version__, "torch": torch.__version__},
