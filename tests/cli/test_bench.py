@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from tiny_world import Fewshift
 
+from fewshift.errors import FewshiftError
+from fewshift.nets.device import device_named
+
 
 def test_adapt_writes_a_row_for_each_size_and_engine(fewshift: Fewshift, tmp_path: Path) -> None:
     out = tmp_path / "adapt.json"
@@ -46,6 +49,30 @@ def test_the_gate_refuses_precisions_that_a_device_lacks(fewshift: Fewshift, tmp
 def test_a_precision_that_is_none_is_named(fewshift: Fewshift) -> None:
     result = fewshift("bench", "adapt", "--precision", "float8")
     assert "there is no precision 'float8'" in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "inside"),
+    [
+        ("adapt", "adapt"),
+        ("small", "small_tasks"),
+        ("meta", "meta_rate"),
+        ("meta --updates 0", "meta_memory"),
+        ("gap", "gap"),
+        ("tuning", "tuning"),
+        ("fit --precision float32", "fit_memory"),
+    ],
+)
+def test_the_automatic_device_is_one_before_it_is_measured(
+    fewshift: Fewshift, monkeypatch: pytest.MonkeyPatch, words: str, inside: str
+) -> None:
+    def told(*given: object, **named: object) -> None:
+        raise FewshiftError(f"given {[*given, *named.values()]}")
+
+    monkeypatch.setattr(f"fewshift.benchmarks.{inside}.run", told)
+    done = fewshift("bench", *words.split(), "--device", "auto")
+    assert f"'{device_named('auto', '', '')}'" in done.err
+    assert "'auto'" not in done.err
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from tiny_world import Fewshift
 
 from fewshift.cli import doctor_checks
 from fewshift.data.records_write import write_domain
 from fewshift.data.spec import flat_spec
+from fewshift.nets import precision
 
 
 @pytest.fixture
@@ -177,3 +179,14 @@ def test_the_engine_is_named_with_its_reason(doctor: Fewshift) -> None:
     assert engine["state"] in ("ok", "missing")
     assert engine["found"].split(":")[0] in ("folded", "graph")
     assert "fastest" in engine["found"]
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_engines_are_called_equal_in_float32_alone(
+    doctor: Fewshift, monkeypatch: pytest.MonkeyPatch, has_it: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(precision, "multiplies_bfloat16", lambda: has_it)
+    found = checks(doctor)["engine"]["found"]
+    assert "in float32 equal to the plain engine" in found
+    assert found.endswith("; --precision auto takes bfloat16") == has_it

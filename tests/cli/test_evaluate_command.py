@@ -149,6 +149,23 @@ def as_records(folder: Path, to: Path, scale: int = 1) -> None:
     write_domain(to / domain.name, domain.spec, images)
 
 
+def test_a_file_that_is_gone_on_with_in_another_precision_is_warned_of(
+    fewshift: Fewshift, small: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "mix.jsonl"
+    words = ("--protocol", "one-shot", "--workers", 0, "--methods", "ncc,gd", "--quiet")
+    for tasks, asked, warned in ((1, "bfloat16", False), (2, "bfloat16", False), (3, "float32", True)):
+        done = fewshift(*command(small, out, *words, "--tasks", tasks, "--precision", asked))
+        assert done.code == 0, done.err
+        assert ("another --precision" in done.err) == warned
+    assert f"{out}: lines of gd that are there were computed by folded in bfloat16, new" in done.err
+    assert {(line["index"], line["engine"]) for line in lines(out) if line["method"] == "gd"} == {
+        (0, "folded in bfloat16"),
+        (1, "folded in bfloat16"),
+        (2, "folded"),
+    }
+
+
 def test_records_and_an_exact_cache_give_the_numbers_of_the_folder(
     fewshift: Fewshift, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,6 +287,9 @@ def test_a_method_of_ones_own(
         (["--shard", "3/2"], "shard 3/2"),
         (["--kit", "nokit"], "there is no kit 'nokit'"),
         (["--engine", "warp"], "no engine 'warp'"),
+        (["--precision", "float16"], "float16 cannot be had here, where the folded engine computes in"),
+        (["--engine", "plain", "--precision", "bfloat16"], "choose float32 or auto"),
+        (["--features", "--methods", "ncc", "--precision", "bfloat16"], "the last-map engine computes in"),
         (["--device", "abacus"], "--device abacus"),
         (["--domains", "cats"], "no domain 'cats'"),
         (["--split", "valid"], "valid split"),

@@ -66,6 +66,23 @@ def test_a_folder_alone_gives_a_curve_and_a_page(run: Fewshift, tmp_path: Path) 
     assert "http" not in page
 
 
+def test_a_curve_says_in_which_precision_it_computes(run: Fewshift, tmp_path: Path) -> None:
+    words = ("--folder", "SHAPES", "--curve", "--kit", "KIT", "--methods", "gd,linear_probe", "--shots", 1)
+    told = {"bfloat16": "folded in bfloat16", "float32": "folded"}
+    for asked, engine in told.items():
+        files = ("--out", f"{asked}.jsonl", "--html", f"{asked}.html", "--device", "cpu")
+        done = run(*words, "--tasks", 1, "--precision", asked, *files)
+        assert done.code == 0, done.err
+        assert f"engine {engine} on cpu\n" in done.err
+        assert f"{engine} on cpu<" in (tmp_path / f"{asked}.html").read_text()
+        rows = map(json.loads, (tmp_path / f"{asked}.jsonl").read_text().splitlines())
+        assert {row["method"]: row["engine"] for row in rows} == {"gd": engine, "linear_probe": "plain"}
+    files = ("--out", "bfloat16.jsonl", "--html", "page.html", "--precision", "float32", "--device", "cpu")
+    done = run(*words, "--tasks", 2, *files)
+    assert done.code == 0
+    assert "lines of gd that are there were computed by folded in bfloat16, new ones by folded:" in done.err
+
+
 def test_a_page_that_cannot_be_written_costs_no_work(run: Fewshift, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -150,6 +167,7 @@ def test_a_folder_with_out_alone_stays_a_domain_of_a_table(run: Fewshift, tmp_pa
         (["--folder", "SHAPES", "--html", "IMAGE"], "is an image of"),
         (["--folder", "SHAPES", "--protocol", "one-shot"], "--protocol has no meaning for a learning curve"),
         (["--records", "SHAPES", "--shots", "1"], "--shots is for a learning curve"),
+        (["--folder", "SHAPES", "--precision", "tf32", "--device", "cpu"], "tf32 cannot be had here"),
         (["--folder", "SHAPES", "--device", "abacus"], "device 'abacus' cannot be used"),
         (["--records", "SHAPES"], "--out results.jsonl is missing"),
     ],

@@ -20,8 +20,9 @@ def test_rates_are_chosen_on_validation_tasks_and_kept(
     fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "b.kit"
-    done = fewshift(*rates(tiny_kit, records, out, "pa"))
+    done = fewshift(*rates(tiny_kit, records, out, "pa"), "--precision", "float16")
     assert done.code == 0, done.err
+    assert "fewshift: the precision float16 cannot be had here" in done.err
     assert "pa, seen: adapters 0" in done.out
     info = load_kit(out).info
     assert set(info["rates"]["pa"]) == {"seen", "unseen"}

@@ -80,6 +80,14 @@ def test_whole_numbers_that_may_be_of_eight_bits_are_not_made_black() -> None:
     assert decode(encoded(Image.fromarray(levels * 257), "TIFF"), "x")[..., 0].tolist() == levels.tolist()
 
 
+@pytest.mark.parametrize("levels", [[0, 65536], [-1, 300], [0, 2**31 - 1]])
+def test_whole_numbers_beyond_sixteen_bits_are_not_made_white(levels: list[int]) -> None:
+    counts = encoded(Image.fromarray(np.array([levels], np.int32)), "TIFF")
+    told = rf"x\.tif: .* from {levels[0]} to {levels[1]} where 65535 is white: save it in 8 or 16 bits"
+    with pytest.raises(DataError, match=told):
+        decode(counts, "x.tif")
+
+
 @pytest.mark.parametrize("mode", ["RGB", "L", "P", "CMYK", "RGBA"])
 def test_tiff_is_read_in_every_mode(mode: str) -> None:
     picture = photograph().quantize(16) if mode == "P" else photograph().convert(mode)

@@ -101,4 +101,7 @@ def test_sizes_and_memory_of_a_fit(kit_file: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(adapt, "STATUS", tmp_path / "not on this system")
     row = fit_memory._measured(2, str(kit_file), "ncc", "cpu", "auto")
     assert row["peak_mb"] is None
+    assert row["precision"] in ("float32", "bfloat16")
+    with pytest.raises(fs.FewshiftError, match="tf32 cannot be had here"):
+        fit_memory._measured(2, str(kit_file), "ncc", "cpu", "tf32")
     assert fit_memory.line(row).endswith("ms a prediction")

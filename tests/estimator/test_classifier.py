@@ -13,6 +13,7 @@ import torch
 import fewshift as fs
 from fewshift.estimator import kits
 from fewshift.estimator.choosing import STOPS
+from fewshift.estimator.predictions import predictions
 from fewshift.nets.kit import Kit
 
 Pictures = Callable[..., tuple[list[Any], list[str]]]
@@ -281,12 +282,14 @@ def test_the_modes_of_a_caller_change_nothing(
         fitted = fs.FewShotClassifier(kit=kit_file, method=method).fit(images, labels)
         fitted.save(tmp_path / "x.fewshift", with_support=True)
         loaded = fs.load(tmp_path / "x.fewshift", kit=kit_file)
-        return [fitted, loaded, fitted.predict_proba(images), fitted.decision_function(images)]
+        said = list(predictions(fitted, images))
+        return [fitted, loaded, said, fitted.predict_proba(images), fitted.decision_function(images)]
 
-    *_, wanted, logits = work()
+    *_, answers, wanted, logits = work()
     for mode in (torch.inference_mode(), torch.autocast("cpu", torch.bfloat16), torch.no_grad()):
         with mode:
-            fitted, loaded, found, decided = work()
+            fitted, loaded, said, found, decided = work()
+        assert said == answers
         assert (found == wanted).all()
         assert (decided == logits).all()
         for classifier in (fitted, loaded, pickle.loads(pickle.dumps(loaded))):

@@ -4,6 +4,8 @@ import io
 import json
 import sys
 import zipfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +88,18 @@ def test_a_torch_program_with_probabilities(classifier: FewShotClassifier, tmp_p
     (name,) = [name for name in archive.namelist() if name.endswith("fewshift.json")]
     assert json.loads(archive.read(name))["classes"] == classifier.classes_.tolist()
     assert str(Path(exported.__file__).parents[3]).encode() not in path.read_bytes()
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16)])
+def test_the_modes_of_a_caller_change_no_file(
+    classifier: FewShotClassifier,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: Callable[[], AbstractContextManager[None]],
+) -> None:
+    monkeypatch.setattr(exported, "torch_bytes", lambda program, told: b"written")  # which takes a second
+    with mode():
+        assert export(classifier, tmp_path / "model.pt2", format="torch").difference < 1e-4
 
 
 def test_a_file_that_differs_is_not_written(

@@ -284,6 +284,8 @@ def test_bad_folders_are_refused(small_kit: Kit, folder: Path) -> None:
         ({"settings": "best"}, "settings is 'best'"),
         ({"device": "abacus"}, "device 'abacus' cannot be used"),
         ({"engine": "steam"}, "no engine 'steam'"),
+        ({"precision": "float16"}, "float16 cannot be had here"),
+        ({"engine": "plain", "precision": "bfloat16"}, "the plain engine computes in float32 on cpu"),
         ({"kit": "nowhere.kit"}, "no kit 'nowhere.kit'"),
         ({"seed": "x"}, "seed is 'x'"),
         ({"seed": 2**64}, "at most 64 bits"),
@@ -293,7 +295,7 @@ def test_bad_folders_are_refused(small_kit: Kit, folder: Path) -> None:
 def test_bad_parameters_are_refused_at_fit(
     small_kit: Kit, pictures: Pictures, parameters: dict[str, Any], sentence: str
 ) -> None:
-    classifier = fs.FewShotClassifier(**{"kit": small_kit, **parameters})
+    classifier = fs.FewShotClassifier(**{"kit": small_kit, "device": "cpu", **parameters})
     with pytest.raises(fs.FewshiftError, match=sentence):
         classifier.fit(*pictures(2, 2))
 

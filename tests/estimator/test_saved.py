@@ -64,6 +64,21 @@ def test_a_loaded_classifier_computes_as_it_was_fitted(
     assert chosen_precision(classifier.fit(*pictures())._opened.engine) == "bfloat16"
 
 
+def test_a_precision_that_another_engine_had_is_no_hindrance(
+    small_kit: Kit, pictures: Pictures, tmp_path: Path
+) -> None:
+    images = pictures()
+    classifier = fs.FewShotClassifier(kit=small_kit, device="cpu", precision="bfloat16").fit(*images)
+    classifier.save(tmp_path / "x.fewshift", with_support=True)
+    loaded = fs.load(tmp_path / "x.fewshift", kit=small_kit, device="cpu", engine="plain")
+    loaded.save(tmp_path / "again.fewshift")
+    assert (tmp_path / "again.fewshift").read_bytes() == (tmp_path / "x.fewshift").read_bytes()
+    for found in (loaded, pickle.loads(pickle.dumps(loaded))):
+        found.add_class("more", images[0][:2])
+        assert found.engine_.name == "plain"
+    assert loaded.fit(*images).engine_.name == "plain"
+
+
 def test_the_bundled_kit_is_found_by_its_name(
     small_kit: Kit, pictures: Pictures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +121,21 @@ def test_with_its_backbone_it_needs_no_kit(
     fitted.save(tmp_path / "y.fewshift", with_backbone=True, with_support=True)
     changed = fs.load(tmp_path / "y.fewshift").add_class("new", pictures(4, 2)[0][6:])
     assert changed.classes_.tolist()[-1] == "new"
+
+
+def test_a_kit_inside_a_file_keeps_its_name(
+    fitted: fs.FewShotClassifier, kit_file: Path, pictures: Pictures, tmp_path: Path
+) -> None:
+    fitted.save(tmp_path / "whole.fewshift", with_backbone=True)
+    loaded = fs.load(tmp_path / "whole.fewshift")
+    for found in (loaded, copy.deepcopy(loaded), pickle.loads(pickle.dumps(loaded))):
+        assert found.kit_name_ == fitted.kit_name_ == "small"
+        assert metadata(found)["kit"] == "small"
+        found.save(tmp_path / "alone.fewshift", with_backbone=False)
+        with pytest.raises(fs.FewshiftError, match="was fitted with the kit 'small', which does not come"):
+            fs.load(tmp_path / "alone.fewshift")
+        again = fs.load(tmp_path / "alone.fewshift", kit=kit_file)
+        assert (again.predict(pictures()[0]) == fitted.predict(pictures()[0])).all()
 
 
 def test_what_a_file_carried_is_kept_when_it_is_saved_again(

@@ -5,14 +5,18 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from fewshift.benchmarks import gate
+from fewshift.errors import FewshiftError
 from fewshift.evaluation.evaluate import Setting, evaluate, small_together
 from fewshift.methods import fine_tune, gd, ncc, tsa
+from fewshift.nets.any_module import backbone_from
 from fewshift.nets.backbone import freeze
 from fewshift.nets.engine import PlainEngine
 from fewshift.nets.graph import GraphEngine
 from fewshift.nets.kit import ImageSettings, Kit
+from fewshift.nets.precision import Precision
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.together import Together
 from fewshift.types import Address, Episode, Labelled, Task
@@ -84,6 +88,14 @@ def test_the_gate_of_a_cpu_compares_bfloat16(kit: Kit) -> None:
         ("gd", "bfloat16"),
         ("pa", "bfloat16"),
     ]
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_the_gate_asks_for_a_kit_that_has_precisions(precision: Precision) -> None:
+    alone = Kit(backbone_from(nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 16, 4)), size=16))
+    sentence = "this kit has one precision here .*: give another --kit, one that adapts a ResNet-18"
+    with pytest.raises(FewshiftError, match=sentence):
+        gate.run(alone, episodes((6,)), "cpu", (precision,))
 
 
 def test_the_gate_fails_where_accuracy_is_lost() -> None:

@@ -5,6 +5,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from fewshift.benchmarks import adapt
+from fewshift.errors import FewshiftError
 from fewshift.nets.resnet import ResNet18
 
 
@@ -31,6 +32,12 @@ def test_the_public_loop_is_the_yardstick_even_when_not_asked_for() -> None:
     (row,) = outcome["results"]
     assert row["engine"] == "folded"
     assert row["ratio"] > 0
+
+
+@pytest.mark.parametrize("name", ["plain bfloat16", "folded tf32", "folded float16"])
+def test_a_row_says_no_precision_that_was_not_computed(name: str) -> None:
+    with pytest.raises(FewshiftError, match=f"'{name}' cannot be had here, .* computes in float32 on cpu"):
+        adapt.run((5,), steps=1, width=4, image_size=28, engines=("public", name), repeats=1)
 
 
 @pytest.mark.parametrize(("width", "size", "padding"), [(8, 84, 1), (4, 28, 2)])

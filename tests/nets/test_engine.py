@@ -156,6 +156,21 @@ def test_auto_takes_bfloat16_where_the_processor_has_it(
         precision.precision_for("bfloat16", on_gpu)
 
 
+@pytest.mark.parametrize("asked", precision.PRECISIONS)
+@pytest.mark.parametrize("name", ["auto", "plain", "folded"])
+def test_a_precision_that_an_engine_lacks_is_refused_where_a_user_asks_for_it(
+    name: str, asked: precision.Precision, make_backbone: Make
+) -> None:
+    engine = choose_engine(make_backbone(4, 2), name, asked)  # training says tf32 for "as torch is set up"
+    choice.check_precision("auto", engine)
+    if asked == "float32" or (asked == "bfloat16" and name != "plain"):
+        choice.check_precision(asked, engine)
+        assert choice.computed_in(engine) == asked
+    else:
+        with pytest.raises(FewshiftError, match=f"{asked} cannot be had here, .* in float32 on cpu: choose"):
+            choice.check_precision(asked, engine)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_task_leaves_no_trace(
     engine: type[PlainEngine | FoldedEngine], make_backbone: Make, make_task: MakeTask

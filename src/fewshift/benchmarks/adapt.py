@@ -27,8 +27,10 @@ from torch import Tensor
 from fewshift.benchmarks import public_loop
 from fewshift.core.centroids import cosine_logits, prototypes
 from fewshift.core.updates import Adadelta, site_rates
+from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone, freeze
-from fewshift.nets.choice import choose_engine
+from fewshift.nets.choice import choose_engine, computed_in
+from fewshift.nets.engine import Engine
 from fewshift.nets.precision import DEFAULT, ON_A_GPU, Precision, activations, arithmetic, precision_named
 from fewshift.nets.resnet import STRIDES, ResNet18
 from fewshift.progress import Track, silent
@@ -60,6 +62,9 @@ def run(
     """
     net = lived_in_net(width, image_size).to(device)
     backbone = freeze(net)
+    for name in engines:
+        if name != PUBLIC:
+            _engine(name, backbone)  # what cannot be had is said before anything is measured
     on_gpu = device.startswith("cuda")
     asked_for = {precision_named(asked) for _, _, asked in (name.partition(" ") for name in engines) if asked}
     wanted = ON_A_GPU if on_gpu else tuple({"float32": None, **dict.fromkeys(sorted(asked_for))})
@@ -210,8 +215,7 @@ def _adaptation(name: str, net: ResNet18, backbone: Backbone, task: Task, steps:
             return copy
 
         return public
-    kind, _, precision = name.partition(" ")
-    engine = choose_engine(backbone, kind, precision or DEFAULT)
+    engine = _engine(name, backbone)
     start, update = backbone.init(), Adadelta(site_rates(backbone.sites, *RATES))
 
     def adapt() -> Callable[[Tensor], Tensor]:
@@ -219,6 +223,19 @@ def _adaptation(name: str, net: ResNet18, backbone: Backbone, task: Task, steps:
         return lambda images: engine.embed(params, images)
 
     return adapt
+
+
+def _engine(name: str, backbone: Backbone) -> Engine:
+    """The engine of this name, which computes in the precision that the name carries."""
+    kind, _, precision = name.partition(" ")
+    engine = choose_engine(backbone, kind, precision or DEFAULT)
+    found = computed_in(engine)
+    if precision not in ("", found):  # a row would say what was not computed
+        raise FewshiftError(
+            f"the engine {name!r} cannot be had here, {kind} computes in {found} on {backbone.device.type}: "
+            f"give {kind} or '{kind} {found}'"
+        )
+    return engine
 
 
 @torch.no_grad()

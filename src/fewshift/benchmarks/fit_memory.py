@@ -20,7 +20,7 @@ from fewshift.benchmarks.adapt import machine, matrix_product_rate, peak_mb
 from fewshift.data.drawn.suite import drawn_domain
 from fewshift.errors import FewshiftError
 from fewshift.estimator.classifier import FewShotClassifier
-from fewshift.nets.precision import DEFAULT, precision_for
+from fewshift.nets.choice import computed_in
 from fewshift.progress import Track, silent
 
 WAY = 5
@@ -45,7 +45,6 @@ def run(
             results.append(pool.submit(_measured, size, kit, method, device, precision).result())
         tell(results[-1])
     settings = {"kit": kit or "default", "method": method, "way": WAY, "queries": QUERIES}
-    settings["precision"] = precision_for(precision, torch.device(device), on_gpu=DEFAULT)
     return {"machine": machine(device, matrix_product_rate(device)), "settings": settings, "results": results}
 
 
@@ -71,6 +70,7 @@ def _measured(size: int, kit: str | None, method: str, device: str, precision: s
     auto.predict(queries)
     return {
         "images": size,
+        "precision": computed_in(auto.engine_),
         "seconds": round(auto.seconds_, 3),
         "steps": auto.settings_.steps,
         "times_ncc": round(auto.seconds_ / ncc, 1),

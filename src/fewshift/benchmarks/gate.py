@@ -13,9 +13,12 @@ from typing import Any
 
 import torch
 
+from fewshift.errors import FewshiftError
 from fewshift.evaluation.evaluate import evaluate
 from fewshift.methods import METHODS
 from fewshift.nets.engine import Engine, FoldedEngine
+from fewshift.nets.folded_resnet import cannot_fold
+from fewshift.nets.frozen_net import cannot_graph
 from fewshift.nets.graph import GraphEngine
 from fewshift.nets.kit import Kit
 from fewshift.nets.precision import Precision
@@ -39,8 +42,13 @@ def run(
     bfloat16 is the folded engine's, the others are those of graphs.
     """
     make: Callable[..., Engine] = partial(GraphEngine, captured=captured)
+    misfit = cannot_graph
     if "bfloat16" in precisions:
-        make = FoldedEngine
+        make, misfit = FoldedEngine, cannot_fold
+    if why_not := misfit(kit.backbone):
+        raise FewshiftError(
+            f"this kit has one precision here ({why_not}): give another --kit, one that adapts a ResNet-18"
+        )
     engines: dict[Precision, Engine] = {
         precision: make(kit.backbone, precision=precision)
         for precision in dict.fromkeys((EXACT, *precisions))

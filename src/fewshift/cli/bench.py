@@ -54,7 +54,7 @@ def adapt(
     precision: Annotated[
         str, typer.Option(help="The graph engine's: float32, tf32 or float16, several with commas.")
     ] = "tf32,float16",
-    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "cpu",
     repeats: Annotated[
         int | None,
         typer.Option(
@@ -73,7 +73,7 @@ def adapt(
     from fewshift.cli.evaluate_inputs import choose_device, counts
     from fewshift.nets.precision import multiplies_bfloat16, precision_named
 
-    choose_device(device)
+    device = str(choose_device(device))
     chosen = words(engines)
     if chosen == ["auto"]:
         fastest = "graph" if device.startswith("cuda") else "folded bfloat16" if multiplies_bfloat16() else ""
@@ -103,7 +103,7 @@ def small(
     precision: Annotated[
         str, typer.Option(help="On a GPU: float32, tf32 or float16, several with commas.")
     ] = "tf32,float16",
-    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "cpu",
     tasks: Annotated[
         int | None, typer.Option(help="Tasks at a time. Default: what one batch of a GPU holds.", min=1)
     ] = None,
@@ -118,7 +118,7 @@ def small(
     from fewshift.cli.evaluate_inputs import choose_device, counts
     from fewshift.nets.precision import precision_named
 
-    choose_device(device)
+    device = str(choose_device(device))
     precisions = [precision_named(name) for name in words(precision)]
     outcome = small_tasks.run(
         counts(shots, "--shots"),
@@ -136,7 +136,7 @@ def small(
 
 @bench.command()
 def meta(
-    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "cpu",
     width: Annotated[int, typer.Option(help="The ResNet-18's width.", min=1)] = 16,
     support: Annotated[int, typer.Option(help="Support images, for the memory.")] = 30,
     query: Annotated[int, typer.Option(help="Query images, for the memory.")] = 20,
@@ -154,7 +154,7 @@ def meta(
     from fewshift.cli.evaluate_inputs import choose_device
     from fewshift.nets.precision import precision_named
 
-    choose_device(device)
+    device = str(choose_device(device))
     outcome: dict[str, Any] = {}
     if updates:
         wanted: tuple[Literal[1, 2], ...] = tuple(2 if order == "2" else 1 for order in words(orders))

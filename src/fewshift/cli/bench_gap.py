@@ -16,7 +16,7 @@ def gap(
     image_size: Annotated[int, typer.Option(help="Pixels a side.", min=8)] = 84,
     tsp_steps: Annotated[int, typer.Option(help="TSP's steps.", min=1)] = 40,
     gap_steps: Annotated[int, typer.Option(help="GAP's steps.", min=1)] = 10,
-    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "cpu",
     repeats: Annotated[int, typer.Option(help="The best of so many counts.", min=1)] = 3,
     json_file: JsonFile = None,
 ) -> None:
@@ -27,7 +27,7 @@ def gap(
     from fewshift.benchmarks import gap as comparison
     from fewshift.cli.evaluate_inputs import choose_device
 
-    choose_device(device)
+    device = str(choose_device(device))
     outcome = comparison.run(
         size,
         width,

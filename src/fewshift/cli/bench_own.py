@@ -8,17 +8,28 @@ from typing import Annotated, Any
 
 import typer
 
+from fewshift.cli.outputs import keep_others
 from fewshift.cli.precision_option import PrecisionOption
 from fewshift.cli.words import words
 
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results to this file, too.")]
+
+def _keep_others(path: Path | None) -> Path | None:
+    if path is not None:
+        keep_others(path, "--json", b'{\n "', "the results of a benchmark", "results.json")
+    return path
+
+
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", help="Write the results to this file, too.", callback=_keep_others),
+]
 
 
 def fit(
     sizes: Annotated[str, typer.Option(help="Numbers of support images, with commas.")] = "5,25,100,500",
     kit: Annotated[str | None, typer.Option(help="A kit file or a bundled kit's name.")] = None,
     method: Annotated[str, typer.Option(help="tsp, tsa, gd, pa or ncc.")] = "tsp",
-    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "cpu",
     precision: PrecisionOption = "auto",
     json_file: JsonFile = None,
 ) -> None:
@@ -37,7 +48,7 @@ def fit(
     where = choose_device(device)
     precision_for(precision, where)  # a wrong name is said before anything runs
     outcome = fit_memory.run(
-        counts(sizes, "--sizes"), kit, method, device, precision, track=bars(), tell=tell
+        counts(sizes, "--sizes"), kit, method, str(where), precision, track=bars(), tell=tell
     )
     finish(outcome, json_file)
 
@@ -102,6 +113,7 @@ def own_grid(
     from fewshift.benchmarks import own_grid as grid
     from fewshift.cli.console import bars
 
+    keep_others(out, "--out", b"PK", "a file of arrays", "grid.npz")
     wanted = [grid.candidate(text) for text in candidates.split(";")]
     names = words(domains)
     found = grid.run(
@@ -136,4 +148,4 @@ def finish(outcome: dict[str, Any], json_file: Path | None) -> None:
     text = json.dumps(outcome, indent=1)
     typer.echo(text)
     if json_file is not None:  # after the terminal has them: a bad name must not cost the measurement
-        json_file.write_text(text + "\n", encoding="utf-8")
+        json_file.write_text(text + "\n", encoding="utf-8", newline="\n")

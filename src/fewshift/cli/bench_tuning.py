@@ -15,7 +15,7 @@ def tuning(
     width: Annotated[int, typer.Option(help="The ResNet-18's width; 64 is the published one.", min=1)] = 64,
     image_size: Annotated[int, typer.Option(help="Pixels a side.", min=8)] = 84,
     steps: Annotated[int, typer.Option(help="Steps of Adam.", min=1)] = 40,
-    device: Annotated[str, typer.Option(help="cpu, cuda, ...")] = "cpu",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "cpu",
     repeats: Annotated[int, typer.Option(help="The best of so many counts.", min=1)] = 3,
     json_file: JsonFile = None,
 ) -> None:
@@ -26,7 +26,7 @@ def tuning(
     from fewshift.benchmarks import tuning as comparison
     from fewshift.cli.evaluate_inputs import choose_device, counts
 
-    choose_device(device)
+    device = str(choose_device(device))
     outcome = comparison.run(
         counts(sizes, "--sizes"),
         width,

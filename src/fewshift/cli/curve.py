@@ -41,6 +41,7 @@ class CurveOptions:
     html: Path | None = None
     device: str = "auto"
     engine: str = "auto"
+    precision: str = "auto"
     quiet: bool = False
 
 
@@ -51,6 +52,7 @@ def run_curve(options: CurveOptions) -> None:
     from fewshift.estimator.curve_tasks import plan_curve
     from fewshift.estimator.kits import open_kit
     from fewshift.evaluation.curve_scores import CurveScores
+    from fewshift.nets.choice import check_precision
 
     shots = None if options.shots is None else counts(options.shots, "--shots")
     tasks = TASKS if options.tasks is None else options.tasks
@@ -61,7 +63,8 @@ def run_curve(options: CurveOptions) -> None:
     keep_input(page, "--html", options.kit, "kit", "curve.html")
     if options.out is not None and options.out.resolve() == page.resolve():
         raise FewshiftError(f"--html {page} is --out, too: the page would take the place of the scores")
-    opened = open_kit(options.kit, options.device, options.engine, quiet=True)
+    opened = open_kit(options.kit, options.device, options.engine, True, options.precision)
+    check_precision(options.precision, opened.engine)
     methods = contestants(options.methods or DEFAULT_METHODS, opened, options.seed)
     if not options.quiet:
         typer.echo(printable(_announced(plan, opened, tuple(methods))), err=True)
@@ -85,7 +88,7 @@ def _scored(
     plan: CurvePlan, methods: Mapping[str, Contestant], opened: Opened, options: CurveOptions
 ) -> Iterator[Score]:
     """The scores of this curve: those that the file has, then new ones, which go into it one by one."""
-    from fewshift.estimator.curve import learning_curve, shared_facts
+    from fewshift.estimator.curve import engine_for, learning_curve, shared_facts
     from fewshift.evaluation.curve_scores import domain_of_shot
     from fewshift.evaluation.results_file import open_results
     from fewshift.evaluation.scores import read_scores
@@ -97,6 +100,8 @@ def _scored(
     domains = [domain_of_shot(plan.domain.name, shot) for shot in plan.shots]
     specs = dict.fromkeys(domains, plan.fingerprint)
     with open_results(options.out, shared_facts(plan, opened), specs) as results:
+        if mixed := results.mixed({name: engine_for(name, opened) for name in methods}):
+            typer.echo(f"fewshift: {mixed}", err=True)
         for read in read_scores([options.out]):
             score = read.score
             if score.method in methods and score.domain in domains and score.index < plan.tasks:
@@ -107,13 +112,16 @@ def _scored(
 
 
 def _announced(plan: CurvePlan, opened: Opened, methods: Sequence[str]) -> str:
+    from fewshift.nets.choice import named_engine
+
     spec = plan.domain.spec
     shots = ", ".join(map(str, plan.shots))
     return (
         f"{spec.name}: {spec.classes} classes, {sum(spec.images_per_class)} images; "
         f"{plan.tasks} task{'s' if plan.tasks > 1 else ''} of {plan.way} classes "
         f"with {shots} image{'' if plan.shots == (1,) else 's'} a class, "
-        f"{plan.queries} a class to ask about; {', '.join(methods)} with the kit {opened.name}"
+        f"{plan.queries} a class to ask about; {', '.join(methods)} with the kit {opened.name}, "
+        f"engine {named_engine(opened.engine)} on {opened.device}"
     )
 
 
@@ -153,6 +161,8 @@ def _write_page(path: Path, found: CurveScores, folder: Path, facts: Sequence[tu
 
 
 def _facts(found: CurveScores, plan: CurvePlan, opened: Opened) -> list[tuple[str, str]]:
+    from fewshift.nets.choice import named_engine
+
     spec = plan.domain.spec
     least, most = min(spec.images_per_class), max(spec.images_per_class)
     images = f"{least}" if least == most else f"{least} to {most}"
@@ -162,6 +172,6 @@ def _facts(found: CurveScores, plan: CurvePlan, opened: Opened) -> list[tuple[st
         ("tasks", f"{plan.tasks} for each number of shots, {plan.way} classes each, seed {plan.seed}"),
         ("asked about", f"{plan.queries} images a class and task, never learned from in that task"),
         ("kit", f"{opened.name}, images as {opened.rule.name}"),
-        ("engine", f"{opened.engine.name} on {opened.device}"),
+        ("engine", f"{named_engine(opened.engine)} on {opened.device}"),
         ("versions", ", ".join(versions)),
     ]

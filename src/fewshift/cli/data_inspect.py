@@ -32,9 +32,12 @@ def inspect(
     Example: `fewshift data inspect ~/records --decode --sheet sheet.png`
     """
     from fewshift.cli.console import bars
+    from fewshift.cli.outputs import keep_others
     from fewshift.data.inspect import inspect_records
 
     root = records_root(folder)
+    if sheet is not None:
+        keep_others(sheet, "--sheet", b"\x89PNG", "a PNG picture", "sheet.png")
     reports = inspect_records(root, verify_crc=not fast, decode=decode, track=bars(quiet))
     if as_json:
         import json

@@ -100,7 +100,7 @@ def check_torch() -> list[Check]:
         )
     on_gpu = torch.cuda.is_available()
     name, reason = usual_engine("cuda" if on_gpu else "cpu")
-    rounded = "; descents compute in bfloat16" if not on_gpu and multiplies_bfloat16() else ""
+    rounded = "; --precision auto takes bfloat16" if not on_gpu and multiplies_bfloat16() else ""
     missing = name == "graph" and _version("triton") is None
     checks.append(
         Check(

@@ -22,7 +22,6 @@ TABLES_ONLY = (
     "split",
     "protocol",
     "oracle",
-    "precision",
     "shard",
     "workers",
     "cache",
@@ -66,13 +65,15 @@ def evaluate(
         bool, typer.Option(help="May rates ask whether the domain was trained on, as published?")
     ] = True,
     engine: Annotated[
-        str, typer.Option(help="auto, plain, folded, graph or last-map: the same numbers, other speed.")
+        str,
+        typer.Option(help="auto, plain, folded, graph or last-map: other speed, in float32 equal numbers."),
     ] = "auto",
     precision: Annotated[
         str,
         typer.Option(
             help="float32; tf32 or float16 on a GPU; bfloat16 on a CPU. auto: 16 bits where the device has "
-            "instructions for them, which costs no accuracy unless steps overshoot (fewshift bench gate)."
+            "instructions for them, which costs no accuracy unless steps overshoot (fewshift bench gate); "
+            "for a curve what fit takes, on a GPU tf32."
         ),
     ] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
@@ -135,6 +136,7 @@ def evaluate(
                 html=html,
                 device=device,
                 engine=engine,
+                precision=precision,
                 quiet=quiet,
             )
         )
@@ -149,7 +151,7 @@ def evaluate(
     from fewshift.evaluation.pixel_rule import pixel_rule
     from fewshift.evaluation.run import Job, parse_shard, run, with_roles
     from fewshift.nets.bundled import find_kit
-    from fewshift.nets.choice import choose_engine, chosen_precision
+    from fewshift.nets.choice import check_precision, choose_engine, named_engine
     from fewshift.nets.feature_kit import on_features
     from fewshift.nets.precision import precision_for
     from fewshift.nets.together import Together
@@ -163,8 +165,10 @@ def evaluate(
     whole = inputs.for_features(loaded, methods, oracle) if features else loaded
     used = on_features(whole) if features else whole
     runner = choose_engine(used.backbone, engine, precision_for(precision, where))
+    check_precision(precision, runner)
     chosen_engine = Together(runner)
     built = inputs.build_methods(methods, used, chosen_engine, oracle, partial(typer.echo, err=True))
+    images = " on features" if features else ""
     track = bars(quiet)
     found = inputs.open_domains(
         records, folder, suite, words(domains), chosen_split, track, "--records, --folder and --suite"
@@ -191,12 +195,10 @@ def evaluate(
             out,
             kit=kit_name,
             fingerprint=kit_fingerprint(loaded),
-            engines={
-                "plain": _said("plain", "", features),
-                runner.name: _said(runner.name, chosen_precision(runner), features),
-            },
+            engines={"plain": f"plain{images}", runner.name: f"{named_engine(runner)}{images}"},
             device=where,
             track=track,
+            say=lambda sentence: typer.echo(f"fewshift: {sentence}", err=True),
             together=chosen_engine if chosen_engine.name == "graph" else None,
         )
     except KeyboardInterrupt:
@@ -226,8 +228,3 @@ def _show(out: Path) -> None:
     for section in make_report(read_scores([out])).sections:
         typer.echo(markdown(section.tables[0]))
     typer.echo(f"more: fewshift report {shlex.quote(str(out))} --format html --out report.html", err=True)
-
-
-def _said(engine: str, precision: str, features: bool) -> str:
-    """What a result line says of the engine."""
-    return engine + (f" in {precision}" if precision else "") + (" on features" if features else "")

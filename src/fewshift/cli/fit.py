@@ -75,7 +75,7 @@ def fit(
 
 def _describe(classifier: FewShotClassifier, support: Path, out: Path) -> None:
     from fewshift.cli.tables import add_row, plain_table, print_table
-    from fewshift.nets.choice import chosen_precision
+    from fewshift.nets.choice import named_engine
 
     fitted, settings = classifier.fitted_, classifier.settings_
     table = plain_table(("class", "images"), right=("images",), fold=("class",))
@@ -83,9 +83,7 @@ def _describe(classifier: FewShotClassifier, support: Path, out: Path) -> None:
         add_row(table, str(label), str(count))
     print_table(table)
     engine = classifier.engine_
-    precision = chosen_precision(engine)
-    how = f"{engine.name} in {precision}" if precision else engine.name
-    print(f"kit        {classifier.kit_name_}, engine {how} on {engine.backbone.device}")
+    print(f"kit        {classifier.kit_name_}, engine {named_engine(engine)} on {engine.backbone.device}")
     rates = ", ".join(f"{rate:.3g}" for rate in settings.rates)
     print(f"settings   {classifier.method}, {settings.steps} steps at rates {rates}: {settings.why}")
     ranked = sorted(classifier.coefficients_.items(), key=lambda item: -item[1])[:SHARES_SHOWN]

@@ -21,10 +21,23 @@ def make_place(path: Path, option: str, example: str) -> None:
     check_place(path)
 
 
-def keep_input(path: Path, option: str, given: Path | str | None, what: str, example: str) -> None:
+def keep_input(path: Path | None, option: str, given: Path | str | None, what: str, example: str) -> None:
     """Refuse to write over a file that the command was given to read."""
-    if given is not None and path.exists() and Path(given).exists() and path.samefile(given):
+    if path is None or given is None:
+        return
+    if path.exists() and Path(given).exists() and path.samefile(given):
         raise FewshiftError(f"{option} {path} is the {what} itself: give another name, such as {example}")
+
+
+def keep_others(path: Path, option: str, begins: bytes, what: str, example: str) -> None:
+    """Refuse to write over a file that is no older output, which begins with these bytes."""
+    if path.is_file():
+        with path.open("rb") as file:
+            head = file.read(len(begins))
+        if head not in (b"", begins):
+            raise FewshiftError(
+                f"{option} {path} is there and is not {what}: give another name, such as {example}"
+            )
 
 
 def keep_images(path: Path, option: str, folder: Path, example: str) -> None:

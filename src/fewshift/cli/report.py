@@ -52,10 +52,13 @@ def report(
 
     Example: `fewshift report results.jsonl --format html --out report.html`
     """
+    from fewshift.cli.outputs import keep_input
     from fewshift.evaluation.html import page
     from fewshift.evaluation.report import make_report
     from fewshift.evaluation.scores import read_scores
 
+    for path in results:
+        keep_input(out, "--out", path, "results file", "report.md")
     made = make_report(
         read_scores(results),
         words(baseline) or None,

@@ -20,11 +20,13 @@ def spectrum(
     """
     import torch
 
+    from fewshift.cli.outputs import keep_input
     from fewshift.data.whole_files import write_whole
     from fewshift.errors import FewshiftError
-    from fewshift.nets.bundled import find_kit
+    from fewshift.nets.bundled import find_kit, kit_path
     from fewshift.presets.spectra import spectrum_table
 
+    keep_input(out, "--out", kit_path(kit), "kit", "spectrum.md")
     _, loaded = find_kit(kit, torch.device("cpu"))
     if loaded.preconditioners is None:
         raise FewshiftError(f"{kit} has no preconditioners: run fewshift train preconditioners")

@@ -51,7 +51,7 @@ def rates(
 
     from fewshift.cli import evaluate_inputs as inputs
     from fewshift.cli.console import bars, interrupted
-    from fewshift.cli.outputs import make_place
+    from fewshift.cli.outputs import keep_input, make_place
     from fewshift.cli.train_shared import capped
     from fewshift.data.domain import Domain
     from fewshift.data.episodes import load_episode
@@ -61,7 +61,7 @@ def rates(
     from fewshift.evaluation.pixel_rule import pixel_rule
     from fewshift.evaluation.run import with_roles
     from fewshift.nets.bundled import find_kit, kit_path
-    from fewshift.nets.choice import choose_engine, chosen_precision
+    from fewshift.nets.choice import choose_engine, chosen_precision, why_not_in
     from fewshift.nets.feature_kit import moves_only_the_last_map, on_features
     from fewshift.nets.kit import save_kit, write_info
     from fewshift.presets.kept_points import KeptPoints
@@ -70,6 +70,8 @@ def rates(
     from fewshift.types import Episode, Split
 
     make_place(out, "--out", "tsp.kit")
+    if begin_at is not None and kit_path(begin_at) != kit_path(kit):
+        keep_input(out, "--out", kit_path(begin_at), "kit of --begin-at", "tsp.kit")
     where, track = inputs.choose_device(device), bars(quiet)
     _, loaded = find_kit(kit, where)
     rule, chosen_protocol = pixel_rule(loaded), capped(inputs.protocol_named(protocol), support_cap)
@@ -94,6 +96,8 @@ def rates(
     unseen = [task for domain in found if domain.role == "valid_unseen" for task in of(domain, "test")]
     begun = used if begin_at is None else begun_at(find_kit(begin_at, "cpu")[1], used)
     runner = choose_engine(used.backbone, engine, precision)
+    if why_not := why_not_in(precision, runner):  # said, not refused: one list of commands serves any machine
+        typer.echo(f"fewshift: {why_not}", err=True)
     search = {
         "kit": kit_fingerprint(loaded),
         "tasks": [tasks, seed, asdict(chosen_protocol)],

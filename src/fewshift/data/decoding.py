@@ -153,7 +153,12 @@ def _to_rgb(picture: Image.Image, where: object) -> Image.Image:
 
 
 def _from_16_bit(picture: Image.Image, where: object) -> Image.Image:
-    values = np.asarray(picture).astype(np.int64).clip(0, 65535)
+    values = np.asarray(picture).astype(np.int64)
+    if values.min() < 0 or values.max() > 65535:  # what Pillow calls I may have 32 bits
+        raise DataError(
+            f"{where}: the picture holds whole numbers from {values.min()} to {values.max()} where 65535 is "
+            "white: save it in 8 or 16 bits"
+        )
     if picture.mode == "I" and 0 < values.max() < 256:
         raise DataError(
             f"{where}: the picture holds whole numbers up to {values.max()} where 65535 is white, so it is "

@@ -21,6 +21,7 @@ from fewshift.estimator.labels import as_label, check_kind, encode
 from fewshift.estimator.modes import own_modes
 from fewshift.estimator.results import FitResults
 from fewshift.estimator.sklearn_contract import SklearnContract
+from fewshift.nets.choice import check_precision
 from fewshift.progress import Track, silent
 
 
@@ -72,12 +73,13 @@ class FewShotClassifier(SklearnContract, FitResults):
                 f"there is one class only, {classes.tolist()[0]!r}: a classifier needs two at least"
             )
         opened = kits.open_kit(self.kit, self.device, self.engine, self.quiet, self.precision)
+        check_precision(self.precision, opened.engine)
         read = inputs.read(items, opened.rule, track)
         support = Support(read.images, torch.tensor(codes), read.names, tuple(classes.tolist()))
         fitted = adapt(Tools(opened.kit, opened.engine, *self._asked, track), support)
         self._now_open = opened  # not before: a fit that fails changes nothing
         self._kit_of_fit = opened.name if self.kit is None else self.kit
-        self._rule_of_fit = opened.rule
+        self._rule_of_fit, self._name_of_fit = opened.rule, opened.name
         self._asked_of_fit, self._precision_of_fit = self._asked, self.precision
         self._loaded_with = (False, False)
         self._keep(fitted, support, began)

@@ -22,9 +22,11 @@ from fewshift.estimator.kits import Opened
 from fewshift.estimator.recipes import METHODS as FITTED
 from fewshift.estimator.trials import SCALE
 from fewshift.evaluation.curve_scores import domain_of_shot
+from fewshift.evaluation.evaluate import engine_of
 from fewshift.evaluation.fingerprint import kit_fingerprint
 from fewshift.evaluation.scores import Key, Score
 from fewshift.methods import METHODS
+from fewshift.nets.choice import named_engine
 from fewshift.progress import Track, silent
 
 KEPT_BYTES = 512 * 2**20  # of prepared images; others are read again for every task
@@ -65,6 +67,15 @@ def _contestant(name: str, opened: Opened, seed: int) -> Contestant:
         return Outcome(probabilities, probabilities)
 
     return plain
+
+
+def engine_for(name: str, opened: Opened) -> str:
+    """Who runs the network for this method, as its lines say it."""
+    if name in METHODS and name not in FITTED:
+        ran_on = engine_of(METHODS[name](opened.kit, opened.engine, False))
+        if ran_on != opened.engine.name:
+            return ran_on
+    return named_engine(opened.engine)
 
 
 def _fitted(name: str, opened: Opened, seed: int, support: Support, queries: Tensor) -> Outcome:
@@ -122,6 +133,7 @@ def learning_curve(
 ) -> Iterator[Score]:
     """Every method on every task, one score each, as they are made; pairs in `done` are left out."""
     facts = shared_facts(plan, opened)
+    engines = {name: engine_for(name, opened) for name in methods}
     drawn = [draw(plan, index) for index in range(plan.tasks)]
     todo = [
         (task, shot, name)
@@ -140,7 +152,8 @@ def learning_curve(
         began = time.perf_counter()
         outcome = methods[name](support, queries)
         seconds = time.perf_counter() - began
-        yield _score(plan, task, shot, name, outcome, seconds, opened, facts)
+        told = {**facts, "engine": engines[name]}
+        yield _score(plan, task, shot, name, outcome, seconds, opened, told)
 
 
 def _support(plan: CurvePlan, task: Drawn, shot: int, pictures: Pictures) -> Support:
@@ -192,7 +205,6 @@ def _score(
         seen=None,
         spec=plan.fingerprint,
         kit=opened.name,
-        engine=opened.engine.name,
         device=opened.device.type,
         failure=f"{lost} of {len(places)} queries have probabilities that are not finite" if lost else None,
         versions={"fewshift": __version__, "torch": torch.__version__},

@@ -19,6 +19,7 @@ from fewshift.errors import FewshiftError
 from fewshift.estimator import inputs
 from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.estimator.export_formats import check_onnx_is_installed, onnx_bytes, run_onnx, torch_bytes
+from fewshift.estimator.modes import own_modes
 from fewshift.nets.plain_classifier import folded_program, plain_classifier
 
 Format: TypeAlias = Literal["onnx", "torch"]
@@ -36,6 +37,7 @@ class Exported:
     difference: float  # the largest, in logits or probabilities
 
 
+@own_modes()
 def export(
     classifier: FewShotClassifier,
     path: str | os.PathLike[str],

@@ -14,6 +14,7 @@ from fewshift.data.pixels import PixelRule, prepare
 from fewshift.errors import FewshiftError
 from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.estimator.inputs import name_of, pixels_of
+from fewshift.estimator.modes import own_modes
 from fewshift.progress import Track, silent
 
 AT_ONCE = 64  # images per pass
@@ -65,6 +66,8 @@ def predictions(
                 yield Unreadable(name, image)
 
 
+# What computes is wrapped, not the generator: its body would run in the caller's modes all the same.
+@own_modes()
 def _read(item: Any, place: int, rule: PixelRule) -> tuple[str, Tensor | str]:
     name = name_of(item, place)
     try:
@@ -73,14 +76,17 @@ def _read(item: Any, place: int, rule: PixelRule) -> tuple[str, Tensor | str]:
         return name, str(problem)
 
 
+@own_modes()
 def _answers(
     classifier: FewShotClassifier, images: Tensor
-) -> Iterator[tuple[tuple[tuple[Hashable, float], ...], float, bool]]:
+) -> list[tuple[tuple[tuple[Hashable, float], ...], float, bool]]:
     fitted, engine = classifier.fitted_, classifier.engine_
     cosines = fitted.cosines(engine.embed(fitted.params, images.to(engine.backbone.device)))
     shares, order = fitted.probabilities(cosines).sort(dim=1, descending=True, stable=True)
     scores = fitted.familiar.scores(cosines).tolist()
     labels = fitted.classes.tolist()
+    answers = []
     for places, values, score in zip(order.tolist(), shares.tolist(), scores, strict=True):
         ranked = tuple((labels[p], value) for p, value in zip(places, values, strict=True))
-        yield ranked, score, score > fitted.familiar.limit
+        answers.append((ranked, score, score > fitted.familiar.limit))
+    return answers

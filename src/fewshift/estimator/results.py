@@ -30,6 +30,7 @@ class FitResults:
     _now_open: kits.Opened
     _kit_of_fit: kits.KitLike
     _rule_of_fit: PixelRule
+    _name_of_fit: str
 
     @property
     def fitted_(self) -> Fitted:
@@ -100,7 +101,8 @@ class FitResults:
             opened = kits.open_kit(self._kit_of_fit, self.device, self.engine, self.quiet, precision)
             self._check_weights(opened)
             rule = vars(self).get("_rule_of_fit", opened.rule)  # older pickles have none
-            self._now_open = replace(opened, rule=rule)
+            name = vars(self).get("_name_of_fit", opened.name)  # a kit inside a file has none of its own
+            self._now_open = replace(opened, name=name, rule=rule)
         return self._now_open
 
     @property

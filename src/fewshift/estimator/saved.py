@@ -29,6 +29,7 @@ from fewshift.estimator.modes import own_modes
 from fewshift.estimator.unknown import Familiar
 from fewshift.nets.architectures import TIMM, described
 from fewshift.nets.bundled import bundled_kits
+from fewshift.nets.choice import why_not_in
 from fewshift.nets.kit import Kit, load_kit, save_kit
 from fewshift.nets.tensor_file import Kind, join, part, read_tensors, write_tensors
 
@@ -87,8 +88,11 @@ def load(
     """
     header, tensors = read_tensors(os.fspath(path), CLASSIFIER)
     stored, kept = part(tensors, "kit"), part(tensors, "support")
-    if kit is None:
-        kit = _own_kit(stored) or _named(header, path)
+    name = None  # that of the kit, where it is given or found by its name
+    if kit is None and stored:
+        kit, name = _own_kit(stored), header["kit"]
+    elif kit is None:
+        kit = _named(header, path)
     parameters = {"precision": "auto"} | header.get("parameters", {})  # older files have none
     if parameters["precision"] == "bfloat16" and kits.choose_device(device).type != "cpu":
         parameters["precision"] = "auto"  # the file was made on a CPU
@@ -104,9 +108,12 @@ def load(
         )
     pixels: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in header["pixels"].items()}
     rule = PixelRule(**pixels)
-    classifier._now_open, classifier._kit_of_fit = replace(opened, rule=rule), kit
-    classifier._rule_of_fit = rule
+    opened = replace(opened, name=name or opened.name, rule=rule)
+    classifier._now_open, classifier._kit_of_fit = opened, kit
+    classifier._rule_of_fit, classifier._name_of_fit = rule, opened.name
     classifier._asked_of_fit, classifier._precision_of_fit = classifier._asked, classifier.precision
+    if why_not_in(classifier.precision, opened.engine):  # the next fit has this engine, not that of the file
+        classifier.precision = "auto"
     classes = tuple(from_json(value) for value in header["classes"])
     fitted = Fitted(
         classes=class_array(classes),
@@ -159,9 +166,7 @@ def _kit_bytes(kit: Kit) -> Tensor:
         return torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8)
 
 
-def _own_kit(stored: Mapping[str, Tensor]) -> Kit | None:
-    if not stored:
-        return None
+def _own_kit(stored: Mapping[str, Tensor]) -> Kit:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "backbone.kit"
         path.write_bytes(stored["file"].numpy().tobytes())

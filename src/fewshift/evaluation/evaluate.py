@@ -41,6 +41,11 @@ class Setting:
     specs: Mapping[str, str] = field(default_factory=dict)  # domain -> fingerprint of its spec
     versions: Mapping[str, str] = field(default_factory=_versions)
 
+    def engine_of(self, method: Method) -> str:
+        """What a score says of who runs the network for this method."""
+        name = engine_of(method)
+        return self.engines.get(name, name)
+
 
 def evaluate(
     methods: Sequence[Method],
@@ -159,7 +164,7 @@ def _built_with(method: Method, engine: Together) -> bool:
     return getattr(method, "engine", None) is engine
 
 
-def _engine_of(method: Method) -> str:
+def engine_of(method: Method) -> str:
     """Methods without one use the network as it is written down, which is what `plain` does."""
     return getattr(getattr(method, "engine", None), "name", "plain")
 
@@ -211,7 +216,7 @@ def scored(
         pixels=setting.pixels,
         kit=setting.kit,
         fingerprint=setting.fingerprint,
-        engine=setting.engines.get(ran_on := _engine_of(method), ran_on),
+        engine=setting.engine_of(method),
         device=_device_name(device),
         memory=torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
         failure=f"{lost} of {queries} queries have logits that are not finite" if lost else None,

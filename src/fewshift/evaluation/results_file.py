@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +33,22 @@ class ResultsFile:
 
     path: Path
     done: frozenset[Key]
+    engines: Mapping[str, Set[str]]  # method -> who computed the lines of it that were there
     _fd: int
     _synced: list[float]
+
+    def mixed(self, engines: Mapping[str, str]) -> str | None:
+        """A sentence where a method's lines were computed otherwise than now, so that numbers may differ."""
+        theirs = {name: self.engines.get(name, set()) - {engine} for name, engine in engines.items()}
+        found = [name for name, others in theirs.items() if others]
+        if not found:
+            return None
+        before = sorted({engine for name in found for engine in theirs[name]})
+        now = dict.fromkeys(engines[name] for name in found)
+        return (
+            f"{self.path}: lines of {', '.join(found)} that are there were computed by {', '.join(before)}, "
+            f"new ones by {', '.join(now)}: if that is not meant, give another --precision, --engine or --out"
+        )
 
     def append(self, score: Score) -> None:
         """Add one line. It survives the death of this process as soon as this returns."""
@@ -73,7 +87,8 @@ def open_results(
             f"{path}: another process is writing to this file; wait for it, or give each shard its own --out",
         )
         text, stump = _whole_lines(fd, path)
-        done = set()
+        done: set[Key] = set()
+        engines: dict[str, set[str]] = {}
         for number, line in enumerate(text.split("\n"), 1):
             if not line.strip():
                 continue
@@ -82,12 +97,14 @@ def open_results(
             if score.key in done:
                 raise DataError(f"{path}:{number}: {_words(score)} is in the file twice; remove one line")
             done.add(score.key)
+            if score.engine is not None:
+                engines.setdefault(score.method, set()).add(score.engine)
         with _room_for(path):
             if stump:
                 os.ftruncate(fd, os.fstat(fd).st_size - stump)
             elif text and not text.endswith("\n"):  # an editor took the newline away
                 os.write(fd, b"\n")
-        yield ResultsFile(path, frozenset(done), fd, [time.monotonic()])
+        yield ResultsFile(path, frozenset(done), engines, fd, [time.monotonic()])
         with _room_for(path):
             os.fsync(fd)
     finally:

@@ -91,12 +91,14 @@ def run(
     engines: Mapping[str, str] | None = None,
     device: torch.device | str = "cpu",
     track: Track = silent,
+    say: Callable[[str], None] = lambda sentence: None,
     together: Together | None = None,
 ) -> Tally:
     """Score every method on every task that is not in the file yet, one line per score.
 
     The next tasks are read while a method runs. Interrupt it whenever you like: the same call goes on.
-    `engines` says more of some than their names; `together` as in `evaluate`.
+    `engines` says more of some than their names; `say` hears when other engines or precisions computed what
+    the file has of these methods; `together` as in `evaluate`.
     """
     setting = Setting(
         protocol=job.protocol.name,
@@ -119,6 +121,8 @@ def run(
     names = [method.name for method in methods]
     among = [choices(domain.spec, job.split, job.protocol) for domain in job.domains]  # complain before work
     with open_results(out, shared, setting.specs) as results:
+        if mixed := results.mixed({method.name: setting.engine_of(method) for method in methods}):
+            say(mixed)
 
         def missing(domain: str, index: int) -> int:
             return sum(Key(name, domain, job.split, index) not in results.done for name in names)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal, TypeAlias
 
+import torch
+
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.engine import Engine, FoldedEngine, PlainEngine
@@ -13,7 +15,7 @@ from fewshift.nets.frozen_net import cannot_graph
 from fewshift.nets.graph import GraphEngine
 from fewshift.nets.last_map import LastMapEngine, why_not_last_only
 from fewshift.nets.notices import say_once
-from fewshift.nets.precision import DEFAULT, precision_for
+from fewshift.nets.precision import DEFAULT, Precision, precision_for, precision_named
 
 EngineName: TypeAlias = Literal["auto", "plain", "folded", "graph", "last-map"]
 ENGINES: tuple[EngineName, ...] = ("auto", "plain", "folded", "graph", "last-map")
@@ -23,7 +25,7 @@ def choose_engine(backbone: Backbone, name: str = "auto", precision: str = DEFAU
     """The engine of this name; for "auto" the fastest for this backbone and device, with the reason.
 
     The precision is that of the graph engine, or bfloat16 of the folded one; the others compute as torch is
-    set up.
+    set up, whatever is asked for: `check_precision` is for what a user said.
     """
     wanted = precision_for(precision, backbone.device, on_gpu=DEFAULT)
     folded = partial(FoldedEngine, backbone, precision="bfloat16" if wanted == "bfloat16" else "float32")
@@ -62,6 +64,33 @@ def choose_engine(backbone: Backbone, name: str = "auto", precision: str = DEFAU
     return folded(reason=reason)
 
 
+def computed_in(engine: Engine) -> Precision:
+    """What a descent computes in; an engine without a precision of its own computes as torch is set up."""
+    own = chosen_precision(engine)
+    if own:
+        return precision_named(own)
+    on_gpu = engine.backbone.device.type == "cuda"
+    return "tf32" if on_gpu and torch.backends.cudnn.allow_tf32 else "float32"
+
+
+def why_not_in(asked: str, engine: Engine) -> str | None:
+    """Why the precision that somebody asked for is not what this engine computes in; None where it is."""
+    found = computed_in(engine)
+    if asked in ("auto", found):
+        return None
+    return (
+        f"the precision {asked} cannot be had here, where the {engine.name} engine computes in {found} on "
+        f"{engine.backbone.device.type}: choose {found} or auto"
+    )
+
+
+def check_precision(asked: str, engine: Engine) -> None:
+    """Refuse a precision that somebody asked for and does not get."""
+    why_not = why_not_in(asked, engine)
+    if why_not:
+        raise FewshiftError(why_not)
+
+
 def chosen_precision(engine: Engine) -> str:
     """The engine's precision; empty where it has no other than torch's own."""
     if isinstance(engine, FoldedEngine) and engine.precision == "float32":
@@ -69,7 +98,14 @@ def chosen_precision(engine: Engine) -> str:
     return engine.precision if isinstance(engine, FoldedEngine | GraphEngine) else ""
 
 
+def named_engine(engine: Engine) -> str:
+    """The engine as results and people are told of it, with its precision where it has one of its own."""
+    precision = chosen_precision(engine)
+    return f"{engine.name} in {precision}" if precision else engine.name
+
+
 def usual_engine(device: str) -> tuple[EngineName, str]:
     """What "auto" means on a kind of device for the ResNet-18 that everything here is made for, and why."""
     on = "a CUDA device" if device == "cuda" else device
-    return ("graph" if device == "cuda" else "folded"), f"equal to the plain engine and the fastest on {on}"
+    kind: EngineName = "graph" if device == "cuda" else "folded"
+    return kind, f"the fastest on {on}, in float32 equal to the plain engine"
