@@ -229,7 +229,7 @@ def _tune(
         return sum(scores) / len(scores)
 
     if name == "pa" or len(kit.backbone.sites) == 1:  # there are no adapters
-        grid = replace(grid, adapters=(0.0,))
+        grid, begin = replace(grid, adapters=(0.0,)), (0.0, begin[1])
     for axis in {axis for axis, _, _ in SHARES}.difference(axes):
         grid = replace(grid, **{axis: (1.0,)})  # type: ignore[arg-type]
     return tune(accuracy_of, Point(begin[0], begin[1], **shares), grid)
