@@ -25,9 +25,11 @@ def test_small_domains_learn_bounded_matrices_and_starts_around_a_common_one(
     assert learned.starts.base is not None
     assert learned.info["preconditioners"]["tasks"]["varied"]["augmentation"]["zoom"] == 0.4
     told = tmp_path / "told.kit"
-    more = ("--width", 4, "--validation-tasks", 1)
+    assert "float16" not in found.err
+    more = ("--width", 4, "--validation-tasks", 1, "--precision", "float16")
     found = fewshift("train", "classifier", "--kit", out, "--out", told, *common, *few, *more)
     assert found.code == 0, found.err
+    assert "float16 is for GPUs, this run computes in float32" in found.err
     assert load_kit(told).classifier is not None
 
 

@@ -30,6 +30,7 @@ from fewshift.training.classifier import train_classifier
 from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.features import featured
 from fewshift.training.loop import Outcome
+from fewshift.training.metagradients import MetaGradients
 from fewshift.training.policy import PolicySettings
 from fewshift.training.preconditioners import train_preconditioners
 from fewshift.training.settings import ClassifierSettings, PreconditionerSettings
@@ -65,7 +66,7 @@ def run_preconditioners(wanted: MetaWanted) -> None:
             ready.tasks,
             recipe.settings,
             folder,
-            meta_gradients=best_meta_gradients(ready.backbone, precision_named(wanted.precision)),
+            meta_gradients=ways_to_learn(ready, wanted),
             **ready.session.options(recipe.watch),
         )
         kit = replace(
@@ -81,6 +82,15 @@ def run_preconditioners(wanted: MetaWanted) -> None:
         )
         sentence = f"trained preconditioners of {', '.join(kit.domains)}"
         finish(kit, kit_path, ready.session, f"{sentence}{skipped_note(trained.outcome)}")
+
+
+def ways_to_learn(ready: Ready, wanted: MetaWanted) -> MetaGradients:
+    """The fastest meta-gradients in the precision that was asked for."""
+    precision = precision_named(wanted.precision)
+    if precision == "float16" and ready.session.device.type == "cpu" and ready.session.team.leads:
+        # said, not refused: one list of commands serves any machine
+        typer.echo("fewshift: float16 is for GPUs, this run computes in float32", err=True)
+    return best_meta_gradients(ready.backbone, precision)
 
 
 def _refuse_idle(wanted: MetaWanted, settings: PreconditionerSettings) -> None:
@@ -108,7 +118,7 @@ def run_classifier(wanted: MetaWanted) -> None:
             recipe.settings,
             folder,
             starts=ready.kit.starts,
-            meta_gradients=best_meta_gradients(ready.backbone, precision_named(wanted.precision)),
+            meta_gradients=ways_to_learn(ready, wanted),
             **ready.session.options(recipe.watch),
         )
         kit = replace(

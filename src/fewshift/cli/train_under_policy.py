@@ -6,18 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fewshift.cli.train_meta import about_run, prepared, skipped_note, with_changes
+from fewshift.cli.train_meta import about_run, prepared, skipped_note, ways_to_learn, with_changes
 from fewshift.cli.train_shared import finish, places
 from fewshift.cli.train_wanted import MetaWanted
 from fewshift.cli.words import words
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import Kit, Part
 from fewshift.nets.policy import PART, policy_of, policy_part
-from fewshift.nets.precision import precision_named
 from fewshift.nets.preconditioner_part import UNDER_POLICY, preconditioner_part
 from fewshift.presets.rates import BY_METHOD
 from fewshift.presets.training import paper_policy, paper_preconditioners, quick_policy, quick_preconditioners
-from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.policy import train_policy
 from fewshift.training.under_policy import train_preconditioners_under
 
@@ -43,7 +41,7 @@ def run_under_policy(wanted: MetaWanted) -> None:
             ready.tasks,
             recipe.settings,
             folder,
-            meta_gradients=best_meta_gradients(ready.kit.backbone, precision_named(wanted.precision)),
+            meta_gradients=ways_to_learn(ready, wanted),
             **ready.session.options(recipe.watch),
         )
         part = preconditioner_part(trained.preconditioners)
