@@ -11,7 +11,7 @@ import fewshift as fs
 from fewshift.estimator.hints import support_hints
 from fewshift.estimator.temperature import calibrated_scale
 from fewshift.estimator.trials import HeldOut
-from fewshift.estimator.unknown import familiar
+from fewshift.estimator.unknown import Between, familiar, familiar_from_prototypes, places_between
 from fewshift.nets.kit import Kit
 
 Pictures = Callable[..., tuple[list[Any], list[str]]]
@@ -65,3 +65,12 @@ def test_hints_ask_for_two_opinions_where_there_are_two() -> None:
     (hint,) = support_hints(first, names, classes, second)
     assert (hint.name, hint.label, hint.nearer_to) == ("a.png", "cat", "dog")
     assert hint.margin == pytest.approx(0.7)
+
+
+def test_with_one_image_a_class_the_kit_says_where_images_usually_lie() -> None:
+    prototypes = torch.tensor([[1.0, 0.0], [0.6, 0.8]])  # their cosine is 0.6
+    cosines = torch.tensor([[0.6, 0.1], [0.2, 0.8], [1.0, 0.6]])
+    torch.testing.assert_close(places_between(cosines, prototypes), torch.tensor([0.0, 0.5, 1.0]).double())
+    usual = familiar_from_prototypes(prototypes, Between(mean=0.25, spread=0.5))
+    assert (usual.mean, usual.spread) == pytest.approx((0.7, 0.2))
+    assert familiar_from_prototypes(prototypes).mean == pytest.approx(0.8)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -14,6 +15,7 @@ from fewshift.benchmarks.own_images import SCALES
 from fewshift.data.records_folder import open_records
 from fewshift.errors import DataError
 from fewshift.estimator.classifier import FewShotClassifier
+from fewshift.estimator.unknown import Between, familiar_from_prototypes
 from fewshift.nets import bundled
 from fewshift.nets.kit import KIT, Kit, load_kit, save_kit
 from fewshift.nets.tensor_file import read_tensors
@@ -48,8 +50,12 @@ def test_a_score_decides_which_kit_is_the_default(
     kit = load_kit(tmp_path / "seeing.kit")
     assert kit.info["validation"]["default_score"] == seeing["score"]
     assert kit.info["validation"]["scale"] == seeing["scale"]
+    assert kit.info["validation"]["one_image"] == seeing["one_image"]
     pictures = [Image.new("RGB", (32, 32), colour) for colour in ("red", "navy")]
-    assert FewShotClassifier(kit=kit, quiet=True).fit(pictures, [0, 1]).fitted_.scale == seeing["scale"]
+    fitted = FewShotClassifier(kit=kit, quiet=True).fit(pictures, [0, 1]).fitted_
+    assert fitted.scale == seeing["scale"]
+    usual = Between(**seeing["one_image"])
+    assert fitted.familiar == familiar_from_prototypes(fitted.prototypes, usual)
 
 
 def test_the_scale_is_least_surprising_on_both_kinds_of_domains() -> None:
@@ -61,6 +67,20 @@ def test_the_scale_is_least_surprising_on_both_kinds_of_domains() -> None:
     # however many there are of a kind, it has half of the say
     assert kit_score.best_scale([*rows("seen", 9, 20.0), *rows("valid_unseen", 1, 5.0)]) == 10.0
     assert kit_score.best_scale([*rows("seen", 1, 20.0), *rows("valid_unseen", 9, 5.0)]) == 10.0
+
+
+def test_the_usual_place_is_that_of_all_images_of_both_kinds() -> None:
+    places = {"seen": [[0.2, 0.4], [0.6, 0.4]], "valid_unseen": [[0.9, 0.7]]}  # of two images a task
+    rows = [
+        {"role": role, "shot": 1, "between": [np.mean(task), np.std(task)]}
+        for role, tasks in places.items()
+        for task in tasks
+    ]
+    rows.append({"role": "seen", "shot": 2, "between": [9.0, 9.0]})
+    alike = [0.2, 0.4, 0.6, 0.4, 0.9, 0.7, 0.9, 0.7]
+    usual = kit_score.usual_place(rows)
+    assert usual.mean == pytest.approx(np.mean(alike), abs=1e-3)
+    assert usual.spread == pytest.approx(np.std(alike), abs=1e-3)
 
 
 def test_both_kinds_of_domains_are_needed(md_mini: Path, kit_file: Path) -> None:

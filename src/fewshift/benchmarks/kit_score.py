@@ -10,6 +10,7 @@ unseen domain is looked at.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from fewshift.benchmarks import own_images
 from fewshift.errors import DataError
 from fewshift.estimator.classifier import FewShotClassifier
+from fewshift.estimator.unknown import Between
 from fewshift.nets.bundled import kit_path
 from fewshift.nets.kit import KIT, write_info
 from fewshift.nets.tensor_file import read_header
@@ -75,6 +77,7 @@ def _summary(rows: Sequence[dict[str, Any]], first: Sequence[dict[str, Any]]) ->
         "score": round(sum(means.values()) / len(means), 4),
         **means,
         "scale": best_scale(rows),
+        "one_image": asdict(usual_place(rows)),
         "domains": {
             name: round(float(np.mean([row["fit"] for row in rows if row["domain"] == name])), 4)
             for name in dict.fromkeys(row["domain"] for row in rows)
@@ -90,11 +93,22 @@ def best_scale(rows: Sequence[dict[str, Any]]) -> float:
     return own_images.SCALES[int(np.sum([np.mean(part, axis=0) for part in by_role], axis=0).argmin())]
 
 
+def usual_place(rows: Sequence[dict[str, Any]]) -> Between:
+    """Mean and spread of the places of images where classes have one image, both kinds of domains alike."""
+    means, squares = [], []
+    for role in ROLES:
+        found = np.array([row["between"] for row in rows if row["role"] == role and row["shot"] == 1])
+        means.append(found[:, 0].mean())
+        squares.append((found**2).sum(axis=1).mean())  # of mean and spread: the mean square of the places
+    mean = float(np.mean(means))
+    return Between(round(mean, 3), round(float(np.mean(squares) - mean**2) ** 0.5, 3))
+
+
 def write_score(kit: str, outcome: dict[str, Any]) -> Path:
     """Put a kit's score and scale into its file; tensors stay the same.
 
     The choice of the default reads the score. The scale is that of fits which can hold nothing out, and where
-    others begin to look for theirs.
+    others begin to look for theirs; such fits also take their limit of unknown images from here.
     """
     path = kit_path(kit)
     info, found = read_header(path, KIT)["info"], outcome["kits"][kit]
@@ -103,6 +117,7 @@ def write_score(kit: str, outcome: dict[str, Any]) -> Path:
         "default_score": found["score"],
         "default_score_of": {role: found[role] for role in ROLES} | outcome["settings"],
         "scale": found["scale"],
+        "one_image": found["one_image"],
     }
     write_info(path, {**info, "validation": validation}, path)
     return path

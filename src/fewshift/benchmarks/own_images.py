@@ -22,6 +22,7 @@ from fewshift.estimator.adapting import Support, Tools, adapt
 from fewshift.estimator.choosing import check_parameters
 from fewshift.estimator.fitted import Fitted
 from fewshift.estimator.kits import Opened, open_kit
+from fewshift.estimator.unknown import places_between
 from fewshift.nets.engine import Engine
 from fewshift.nets.graph import GraphEngine
 from fewshift.nets.together import Together
@@ -111,7 +112,7 @@ def _row(opened: Opened, engine: Engine, method: str, seed: int, task: OwnTask) 
     ncc = adapt(Tools(opened.kit, engine, "ncc", "auto", seed), support)
     cosines, plain = (_cosines(fitted, engine, task) for fitted in (fit, ncc))
     shares = fit.probabilities(cosines)
-    asked = task.asked
+    asked, between = task.asked, places_between(cosines, fit.prototypes.cpu())
     return {
         "domain": task.domain,
         "role": task.role,
@@ -125,6 +126,7 @@ def _row(opened: Opened, engine: Engine, method: str, seed: int, task: OwnTask) 
         ],
         "confidence": float(shares.max(1).values.mean()),
         "unknown": float((fit.familiar.scores(cosines) > fit.familiar.limit).double().mean()),
+        "between": [float(between.mean()), float(between.std(correction=0))],
         "steps": fit.settings.steps,
         "rates": list(fit.settings.rates),
         "why": fit.settings.why,

@@ -18,7 +18,7 @@ from fewshift.estimator.labels import class_array
 from fewshift.estimator.recipes import Recipe, recipe
 from fewshift.estimator.temperature import calibrated_scale
 from fewshift.estimator.trials import SCALE, HeldOut, leave_one_out, watched
-from fewshift.estimator.unknown import familiar, familiar_from_prototypes
+from fewshift.estimator.unknown import HALF_WAY, Between, familiar, familiar_from_prototypes
 from fewshift.methods.coefficients import named
 from fewshift.methods.rates import Pair
 from fewshift.nets.adapters import LAST
@@ -79,7 +79,9 @@ def adapt(tools: Tools, support: Support) -> Fitted:
         prototypes=centres,
         counts=_counts(task),
         scale=_scale(tools, choice),
-        familiar=familiar(held) if len(held.labels) else familiar_from_prototypes(centres),
+        familiar=familiar(held)
+        if len(held.labels)
+        else familiar_from_prototypes(centres, _between(tools.kit)),
         settings=choice.settings,
         coefficients=_shares(plan, tools.kit),
         losses=tuple(end.losses.tolist()),
@@ -167,6 +169,12 @@ def _scale(tools: Tools, choice: Choice) -> float:
     if tools.mode == "published":
         return SCALE
     return default if choice.evidence is None else calibrated_scale(choice.evidence, default)
+
+
+def _between(kit: Kit) -> Between:
+    """How near the images of classes lie that have one image each, as `bench kits --write` found it."""
+    found = kit.info.get("validation", {}).get("one_image")
+    return HALF_WAY if found is None else Between(**found)
 
 
 def _hints(engine: Engine, support: Support, task: Task, second: HeldOut | None) -> tuple[Hint, ...]:

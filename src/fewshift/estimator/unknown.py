@@ -57,12 +57,36 @@ def widening(count: int) -> float:
     return student / z * math.sqrt(1 + 1 / count)
 
 
-def familiar_from_prototypes(prototypes: Tensor) -> Familiar:  # (way, d)
-    """With one image per class: an image is unlike if it is as far from every class as they are apart.
+@dataclass(frozen=True)
+class Between:
+    """Where the best cosines of images lie between that of two neighbouring prototypes (0) and 1 (1).
 
-    The mean lies half-way between a class itself and its nearest neighbour.
+    With one image a class nothing can be held out, so a kit says how it was on its validation tasks. How far
+    classes lie apart depends on the adaptation, and this place moves with it.
     """
+
+    mean: float = 0.5  # half-way, where no kit says more
+    spread: float = 0.25
+
+
+HALF_WAY = Between()
+
+
+def places_between(cosines: Tensor, prototypes: Tensor) -> Tensor:  # (n, way), (way, d) -> (n,)
+    """Each image's place in the sense of `Between`."""
+    nearest = _between_prototypes(prototypes)
+    return (cosines.double().amax(dim=1) - nearest) / max(1 - nearest, LEAST_SPREAD)
+
+
+def familiar_from_prototypes(prototypes: Tensor, usual: Between = HALF_WAY) -> Familiar:  # (way, d)
+    """With one image per class: as far from the nearest prototype as images usually are with this kit."""
+    nearest = _between_prototypes(prototypes)
+    room = 1 - nearest
+    return Familiar(nearest + usual.mean * room, max(usual.spread * room, LEAST_SPREAD))
+
+
+def _between_prototypes(prototypes: Tensor) -> float:
+    """The cosine of a prototype and its nearest neighbour, on average."""
     cosines = cosine_logits(prototypes, prototypes, 1.0).double()
     cosines.fill_diagonal_(-1.0)
-    nearest = float(cosines.amax(dim=1).mean())
-    return Familiar((1 + nearest) / 2, max((1 - nearest) / 4, LEAST_SPREAD))
+    return float(cosines.amax(dim=1).mean())
