@@ -26,12 +26,12 @@ installed = pytest.mark.skipif(
 def test_the_file_is_small_and_says_what_was_chosen_and_how_good_it_is() -> None:
     path = bundled_kits()["lite0"]
     header = read_header(path, KIT)
-    assert path.stat().st_size < 4_000_000
+    assert path.stat().st_size < 6_000_000
     assert path.with_suffix(".md").is_file()
     assert not header["weights"]
     assert header["sites"] == ["last"]
     assert len(header["domains"]) == 8
-    for method in ("gd", "start", "tsp", "tsp_start"):
+    for method in ("gd", "start", "tsp", "tsp_start", "white", "start_white"):
         assert {*header["info"]["rates"][method]} == {"seen", "unseen"}
     assert 0.5 < validation_score(header["info"]) < 1
 
@@ -45,7 +45,9 @@ def test_it_loads_and_starts_tasks_from_learned_values() -> None:
     assert kit.preconditioners is not None
     assert kit.starts is not None
     (start,) = kit.start(torch.eye(8)[0]).values()
-    assert 0 < (start - torch.eye(1280)).norm() < 30
+    assert kit.starts.base is not None
+    (common,) = kit.starts.base.values()
+    assert 0 < (common - torch.eye(1280)).norm() < (start - torch.eye(1280)).norm() < 30
     bare = with_sites(kit, "last")  # from which another kit is trained
     assert bare.starts is None
     assert bare.images == kit.images
