@@ -118,7 +118,7 @@ def test_another_precision_is_refused(backbone: Backbone, tasks: ResidentTasks, 
     usual, short = Rounded(backbone), Rounded(backbone, "float16")
     train_preconditioners(backbone, tasks, settings, tmp_path, watch=WATCH, meta_gradients=usual)
     more = replace(settings, updates=2)
-    with pytest.raises(FewshiftError, match="precision is the usual one, this run's is float16"):
+    with pytest.raises(FewshiftError, match="precision is None, this run's is float16"):
         train_preconditioners(backbone, tasks, more, tmp_path, watch=WATCH, resume=True, meta_gradients=short)
     train_preconditioners(backbone, tasks, more, tmp_path, watch=WATCH, resume=True, meta_gradients=usual)
 

@@ -71,7 +71,6 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 # states of some commands did not say these at first
-NOT_SAID = "the usual one"
 NOT_TOLD_ONCE = {"settings.validation_tasks", "settings.validation_sets"}
 
 
@@ -85,8 +84,8 @@ def check_same_run(path: Path, state: Checkpoint, kind: str, identity: Mapping[s
     for key in sorted((ours.keys() | theirs.keys()) - (NOT_TOLD_ONCE - theirs.keys())):
         if ours.get(key) != theirs.get(key):
             raise FewshiftError(
-                f"{path} is a state of another run: its {key} is {theirs.get(key, NOT_SAID)}, this run's is "
-                f"{ours.get(key, NOT_SAID)}: resume with the same settings and data, or give another folder"
+                f"{path} is a state of another run: its {key} is {theirs.get(key)}, this run's is "
+                f"{ours.get(key)}: resume with the same settings and data, or give another folder"
             )
 
 
