@@ -36,7 +36,7 @@ COMMON = "common"  # C, under one name beside the domains'
 
 
 class LastMapLearner:
-    """R_k and D_k of every domain, moved by the tasks of that domain, which hold features."""
+    """R_k and D_k of every domain, moved by its tasks, which hold features; and C, moved by all."""
 
     kind, unit = "preconditioners", "tasks"
 
