@@ -30,6 +30,7 @@ def test_small_domains_learn_bounded_matrices_and_starts_around_a_common_one(
     found = fewshift("train", "classifier", "--kit", out, "--out", told, *common, *few, *more)
     assert found.code == 0, found.err
     assert "float16 is for GPUs, this run computes in float32" in found.err
+    assert "precision" not in load_kit(told).info["classifier"]  # it is the usual one
     assert load_kit(told).classifier is not None
 
 

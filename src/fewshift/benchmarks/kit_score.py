@@ -63,12 +63,12 @@ def run(
             "seed": seed,
             "method": chosen,
         },
-        "kits": {kit: _summary(mine, rows[kits[0]]) for kit, mine in rows.items()},
+        "kits": {kit: _summary(mine, rows[kits[0]], chosen) for kit, mine in rows.items()},
         "tasks": rows,
     }
 
 
-def _summary(rows: Sequence[dict[str, Any]], first: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _summary(rows: Sequence[dict[str, Any]], first: Sequence[dict[str, Any]], method: str) -> dict[str, Any]:
     """The score is the mean over both kinds of domains, each half, whatever the number of their domains."""
     found, against = (np.array([row["fit"] for row in part]) for part in (rows, first))
     gain = found - against
@@ -77,7 +77,10 @@ def _summary(rows: Sequence[dict[str, Any]], first: Sequence[dict[str, Any]]) ->
         "score": round(sum(means.values()) / len(means), 4),
         **means,
         "scale": best_scale(rows),
-        "one_image": asdict(usual_place(rows)),
+        "one_image": {
+            name: asdict(usual_place(rows, key))
+            for name, key in ((method, "between"), ("ncc", "between_ncc"))
+        },
         "domains": {
             name: round(float(np.mean([row["fit"] for row in rows if row["domain"] == name])), 4)
             for name in dict.fromkeys(row["domain"] for row in rows)
@@ -93,11 +96,11 @@ def best_scale(rows: Sequence[dict[str, Any]]) -> float:
     return own_images.SCALES[int(np.sum([np.mean(part, axis=0) for part in by_role], axis=0).argmin())]
 
 
-def usual_place(rows: Sequence[dict[str, Any]]) -> Between:
+def usual_place(rows: Sequence[dict[str, Any]], key: str = "between") -> Between:
     """Mean and spread of the places of images where classes have one image, both kinds of domains alike."""
     means, squares = [], []
     for role in ROLES:
-        found = np.array([row["between"] for row in rows if row["role"] == role and row["shot"] == 1])
+        found = np.array([row[key] for row in rows if row["role"] == role and row["shot"] == 1])
         means.append(found[:, 0].mean())
         squares.append((found**2).sum(axis=1).mean())  # of mean and spread: the mean square of the places
     mean = float(np.mean(means))

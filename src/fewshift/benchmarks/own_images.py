@@ -112,7 +112,7 @@ def _row(opened: Opened, engine: Engine, method: str, seed: int, task: OwnTask) 
     ncc = adapt(Tools(opened.kit, engine, "ncc", "auto", seed), support)
     cosines, plain = (_cosines(fitted, engine, task) for fitted in (fit, ncc))
     shares = fit.probabilities(cosines)
-    asked, between = task.asked, places_between(cosines, fit.prototypes.cpu())
+    asked = task.asked
     return {
         "domain": task.domain,
         "role": task.role,
@@ -126,7 +126,8 @@ def _row(opened: Opened, engine: Engine, method: str, seed: int, task: OwnTask) 
         ],
         "confidence": float(shares.max(1).values.mean()),
         "unknown": float((fit.familiar.scores(cosines) > fit.familiar.limit).double().mean()),
-        "between": [float(between.mean()), float(between.std(correction=0))],
+        "between": _between(cosines, fit),
+        "between_ncc": _between(plain, ncc),
         "steps": fit.settings.steps,
         "rates": list(fit.settings.rates),
         "why": fit.settings.why,
@@ -136,3 +137,9 @@ def _row(opened: Opened, engine: Engine, method: str, seed: int, task: OwnTask) 
 
 def _cosines(fitted: Fitted, engine: Engine, task: OwnTask) -> torch.Tensor:  # (q, way)
     return fitted.cosines(engine.embed(fitted.params, task.query)).cpu()
+
+
+def _between(cosines: torch.Tensor, fitted: Fitted) -> list[float]:
+    """Mean and spread of the queries' places between prototypes."""
+    places = places_between(cosines, fitted.prototypes.cpu())
+    return [float(places.mean()), float(places.std(correction=0))]

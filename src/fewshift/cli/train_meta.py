@@ -21,7 +21,7 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.bundled import find_kit
 from fewshift.nets.feature_kit import moves_only_the_last_map, on_features, with_sites
 from fewshift.nets.kit import Kit
-from fewshift.nets.precision import precision_named
+from fewshift.nets.precision import DEFAULT, precision_named
 from fewshift.presets.meta_training import CLASSIFIERS, PRECONDITIONERS, PROTOCOLS
 from fewshift.presets.rates import unchosen
 from fewshift.presets.small_data import LETTERS, VARIED
@@ -30,7 +30,7 @@ from fewshift.training.classifier import train_classifier
 from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.features import featured
 from fewshift.training.loop import Outcome
-from fewshift.training.metagradients import MetaGradients
+from fewshift.training.metagradients import MetaGradients, arithmetic_of
 from fewshift.training.policy import PolicySettings
 from fewshift.training.preconditioners import train_preconditioners
 from fewshift.training.settings import ClassifierSettings, PreconditionerSettings
@@ -61,12 +61,13 @@ def run_preconditioners(wanted: MetaWanted) -> None:
         _refuse_idle(wanted, recipe.settings)
         if not recipe.settings.train_starts and wanted.changes.get("start_rank") is None:
             recipe = replace(recipe, settings=replace(recipe.settings, start_rank=None))  # a preset's
+        ways = ways_to_learn(ready, wanted)
         trained = train_preconditioners(
             ready.backbone,
             ready.tasks,
             recipe.settings,
             folder,
-            meta_gradients=ways_to_learn(ready, wanted),
+            meta_gradients=ways,
             **ready.session.options(recipe.watch),
         )
         kit = replace(
@@ -77,7 +78,7 @@ def run_preconditioners(wanted: MetaWanted) -> None:
             domains=trained.preconditioners.domains,
             info={
                 **unchosen(ready.kit, trained.preconditioners.domains),
-                "preconditioners": about_run(recipe.settings, ready, wanted, trained.outcome),
+                "preconditioners": about_run(recipe.settings, ready, wanted, trained.outcome, ways),
             },
         )
         sentence = f"trained preconditioners of {', '.join(kit.domains)}"
@@ -87,9 +88,10 @@ def run_preconditioners(wanted: MetaWanted) -> None:
 def ways_to_learn(ready: Ready, wanted: MetaWanted) -> MetaGradients:
     """The fastest meta-gradients in the precision that was asked for."""
     precision = precision_named(wanted.precision)
-    if precision == "float16" and ready.session.device.type == "cpu" and ready.session.team.leads:
-        # said, not refused: one list of commands serves any machine
-        typer.echo("fewshift: float16 is for GPUs, this run computes in float32", err=True)
+    if precision == "float16" and ready.session.device.type == "cpu":
+        if ready.session.team.leads:  # said, not refused: one list of commands serves any machine
+            typer.echo("fewshift: float16 is for GPUs, this run computes in float32", err=True)
+        precision = DEFAULT
     return best_meta_gradients(ready.backbone, precision)
 
 
@@ -111,6 +113,7 @@ def run_classifier(wanted: MetaWanted) -> None:
         recipe = with_changes(CLASSIFIERS[wanted.preset](ready.tasks.domains), wanted)
         if moves_only_the_last_map(ready.kit):  # whose tasks hold features
             recipe = replace(recipe, settings=replace(recipe.settings, reads="features"))
+        ways = ways_to_learn(ready, wanted)
         trained = train_classifier(
             ready.backbone,
             ready.kit.preconditioners,
@@ -118,7 +121,7 @@ def run_classifier(wanted: MetaWanted) -> None:
             recipe.settings,
             folder,
             starts=ready.kit.starts,
-            meta_gradients=ways_to_learn(ready, wanted),
+            meta_gradients=ways,
             **ready.session.options(recipe.watch),
         )
         kit = replace(
@@ -126,7 +129,7 @@ def run_classifier(wanted: MetaWanted) -> None:
             classifier=trained.classifier,
             info={
                 **unchosen(ready.kit, ready.kit.domains),
-                "classifier": about_run(recipe.settings, ready, wanted, trained.outcome),
+                "classifier": about_run(recipe.settings, ready, wanted, trained.outcome, ways),
             },
         )
         sentence = f"trained a classifier of {', '.join(kit.domains)}"
@@ -206,15 +209,13 @@ def with_changes(recipe: Recipe[S], wanted: MetaWanted) -> Recipe[S]:
     return changed(recipe, wanted.run.save_every, wanted.validate_every, wanted.keep_last, **changes)
 
 
-def about_run(settings: S, ready: Ready, wanted: MetaWanted, outcome: Outcome) -> dict[str, Any]:
+def about_run(
+    settings: S, ready: Ready, wanted: MetaWanted, outcome: Outcome, ways: MetaGradients | None = None
+) -> dict[str, Any]:
     """What a kit says of a run."""
     told = about(settings, outcome, ready.tasks.protocol)
-    return {
-        **told,
-        "classes": wanted.classes,
-        "precision": wanted.precision,
-        "tasks": ready.tasks.identity(),
-    }
+    computed = {} if ways is None else arithmetic_of(ways)
+    return {**told, "classes": wanted.classes, **computed, "tasks": ready.tasks.identity()}
 
 
 def skipped_note(outcome: Outcome) -> str:

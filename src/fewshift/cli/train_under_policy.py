@@ -35,17 +35,18 @@ def run_under_policy(wanted: MetaWanted) -> None:
             )
         make = quick_preconditioners if wanted.quick else paper_preconditioners
         recipe = with_changes(make(domains), wanted)
+        ways = ways_to_learn(ready, wanted)
         trained = train_preconditioners_under(
             policy,
             ready.kit.backbone,
             ready.tasks,
             recipe.settings,
             folder,
-            meta_gradients=ways_to_learn(ready, wanted),
+            meta_gradients=ways,
             **ready.session.options(recipe.watch),
         )
         part = preconditioner_part(trained.preconditioners)
-        about = about_run(recipe.settings, ready, wanted, trained.outcome)
+        about = about_run(recipe.settings, ready, wanted, trained.outcome, ways)
         kit = _with_part(_without_rates(ready.kit, "tsp_ta2"), UNDER_POLICY, part, about)
         sentence = f"trained preconditioners of {', '.join(domains)} under the policy"
         finish(kit, kit_path, ready.session, f"{sentence}{skipped_note(trained.outcome)}")

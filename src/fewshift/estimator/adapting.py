@@ -79,9 +79,7 @@ def adapt(tools: Tools, support: Support) -> Fitted:
         prototypes=centres,
         counts=_counts(task),
         scale=_scale(tools, choice),
-        familiar=familiar(held)
-        if len(held.labels)
-        else familiar_from_prototypes(centres, _between(tools.kit)),
+        familiar=familiar(held) if len(held.labels) else familiar_from_prototypes(centres, _between(tools)),
         settings=choice.settings,
         coefficients=_shares(plan, tools.kit),
         losses=tuple(end.losses.tolist()),
@@ -171,10 +169,15 @@ def _scale(tools: Tools, choice: Choice) -> float:
     return default if choice.evidence is None else calibrated_scale(choice.evidence, default)
 
 
-def _between(kit: Kit) -> Between:
-    """How near the images of classes lie that have one image each, as `bench kits --write` found it."""
-    found = kit.info.get("validation", {}).get("one_image")
-    return HALF_WAY if found is None else Between(**found)
+def _between(tools: Tools) -> Between:
+    """How near the images of classes lie that have one image each, as `bench kits --write` found it.
+
+    It measures the frozen network and one method that adapts, which stands for all of these.
+    """
+    found = tools.kit.info.get("validation", {}).get("one_image", {})
+    adapted = next((place for name, place in found.items() if name != "ncc"), None)
+    usual = found.get(tools.method, adapted)
+    return HALF_WAY if usual is None else Between(**usual)
 
 
 def _hints(engine: Engine, support: Support, task: Task, second: HeldOut | None) -> tuple[Hint, ...]:
