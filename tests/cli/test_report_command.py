@@ -88,6 +88,22 @@ def test_of_many_methods_some_are_shown_and_the_baselines(fewshift: Fewshift, re
     assert rows == ["method", "tsp°", "ncc"]
 
 
+def test_the_first_tasks_alone_are_the_same_for_all(
+    fewshift: Fewshift, results: Path, tmp_path: Path
+) -> None:
+    first = tmp_path / "first.jsonl"
+    lines = results.read_text().splitlines(keepends=True)
+    first.write_text("".join(line for line in lines if json.loads(line)["index"] < 2))
+    cut = fewshift("report", results, "--tasks", "2")
+    assert (cut.code, cut.err) == (0, "")
+    assert cut.out == fewshift("report", first).out
+    assert cut.out != fewshift("report", results).out
+    first.write_text("".join(line for line in lines if json.loads(line)["index"] == 2))
+    none = fewshift("report", first, "--tasks", "2")
+    assert (none.code, none.out) == (2, "")
+    assert "no score of a domain's first 2 tasks" in none.err
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

@@ -37,6 +37,10 @@ def report(
     methods: Annotated[
         str | None, typer.Option(help="Show these and the baselines only, with commas. Default: all.")
     ] = None,
+    tasks: Annotated[
+        int | None,
+        typer.Option(min=1, help="The first so many tasks of each domain only: the same ones for all."),
+    ] = None,
     published: Annotated[
         bool, typer.Option("--published", help="Add published numbers, in tables of their own.")
     ] = False,
@@ -65,6 +69,7 @@ def report(
         with_published=published,
         summary=summary,
         methods=words(methods) or None,
+        tasks=tasks,
     )
     if format is Format.html:
         text = page(made, title)

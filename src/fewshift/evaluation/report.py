@@ -71,16 +71,19 @@ def make_report(
     *,
     summary: bool = False,
     methods: Sequence[str] | None = None,
+    tasks: int | None = None,
 ) -> Report:
     """Tables of these lines, with differences to the `baselines` (tsa and gd, or the first method).
 
     A `summary` has one table a board with a row a method, in place of those with a row a domain. Of many
     methods, `methods` are shown, and the baselines. `tsa @narrow` is `tsa` of the kit `narrow` alone.
+    With `tasks`, only so many first tasks of each domain count, whatever more some methods have.
     """
-    reads = list(reads)
+    reads = [read for read in reads if tasks is None or read.score.index < tasks]
     known = {read.score.method for read in reads}
     if not known:
-        raise FewshiftError("there is no score in these files: run fewshift evaluate first")
+        among = "" if tasks is None else f" of a domain's first {tasks} tasks"
+        raise FewshiftError(f"there is no score{among} in these files: run fewshift evaluate first")
     with_kits = known.union(*(names_of(read.score) for read in reads))
     for what, names in (("method", methods), ("baseline", baselines)):
         for name in names or ():
