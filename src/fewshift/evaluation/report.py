@@ -80,23 +80,27 @@ def make_report(
     With `tasks`, only so many first tasks of each domain count, whatever more some methods have.
     """
     reads = [read for read in reads if tasks is None or read.score.index < tasks]
-    known = {read.score.method for read in reads}
-    if not known:
+    if not reads:
         among = "" if tasks is None else f" of a domain's first {tasks} tasks"
         raise FewshiftError(f"there is no score{among} in these files: run fewshift evaluate first")
-    with_kits = known.union(*(names_of(read.score) for read in reads))
-    for what, names in (("method", methods), ("baseline", baselines)):
-        for name in names or ():
-            if plain(name) not in with_kits:
-                there = {n for n in with_kits if "@" in n} if "@" in name else known
-                raise FewshiftError(
-                    f"no results of the {what} {name!r}; there are {', '.join(sorted(there))}"
-                )
-    shown = {plain(name) for name in (*methods, *(baselines or ()))} if methods else known
-    boards = gather(read for read in reads if names_of(read.score) & shown)
+    refuse_unknown("method", methods, reads)
+    refuse_unknown("baseline", baselines, reads)
+    if methods:
+        shown = {plain(name) for name in (*methods, *(baselines or ()))}
+        reads = [read for read in reads if names_of(read.score) & shown]
+    boards = gather(reads)
     protocols = dict.fromkeys(board.tasks.protocol for board in boards)
     tables = [published_table(t) for p in protocols for t in published(p)] if with_published else []
     return Report(tuple(section_of(board, baselines, summary) for board in boards), tuple(tables))
+
+
+def refuse_unknown(what: str, asked: Sequence[str] | None, reads: Sequence[Read]) -> None:
+    """Raise where a name that was asked for has no line; say which names have some."""
+    with_kits = frozenset[str]().union(*(names_of(read.score) for read in reads))
+    for name in asked or ():
+        if plain(name) not in with_kits:
+            there = {n for n in with_kits if ("@" in n) == ("@" in name)}
+            raise FewshiftError(f"no results of the {what} {name!r}; there are {', '.join(sorted(there))}")
 
 
 def names_of(score: Score) -> frozenset[str]:
