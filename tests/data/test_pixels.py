@@ -169,6 +169,13 @@ def test_practical_rule_takes_any_proportions() -> None:
         assert prepare([noise(*shape)], practical(64, crop=0.9)).isfinite().all()
 
 
+def test_a_crop_of_all_is_the_whole_square() -> None:
+    """Not a pixel less: 55 * (224 / 55) is below 224 in floats."""
+    for side in range(50, 120):
+        square = [noise(side, side)]
+        assert torch.equal(prepare(square, practical(224, crop=1.0)), prepare(square, practical(224)))
+
+
 @pytest.mark.parametrize(
     ("size", "std", "crop", "word"), [(0, 1.0, None, "size"), (8, 0.0, None, "std"), (8, 1.0, 1.5, "crop")]
 )

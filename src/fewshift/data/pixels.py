@@ -186,8 +186,8 @@ def _centre_box(height: int, width: int, rule: PixelRule) -> tuple[float, float,
     if rule.crop is None:
         return (0, 0, width, height)
     short = int(rule.size / rule.crop)
-    scale = short / min(height, width)
-    tall, wide = int(height * scale), int(width * scale)
+    # In whole numbers: floats would make the shorter side one pixel less than `short` now and then.
+    tall, wide = (side * short // min(height, width) for side in (height, width))
     left, top = round((wide - rule.size) / 2), round((tall - rule.size) / 2)
     across, down = width / wide, height / tall
     return (left * across, top * down, (left + rule.size) * across, (top + rule.size) * down)
