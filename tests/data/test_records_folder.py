@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from small_records import small_domain
 
+from fewshift.data.domain import Provenance
 from fewshift.data.index_cache import INDEX_FILE
 from fewshift.data.records import RecordSource
 from fewshift.data.records_folder import open_domain, open_records
+from fewshift.data.suite_file import SuiteEntry, write_suite
 from fewshift.errors import DataError
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -37,6 +39,14 @@ def test_preparing_can_wait(tmp_path: Path) -> None:
     assert not (folder / INDEX_FILE).exists()
     domain.source.read([(0, 0)])
     assert (folder / INDEX_FILE).exists()
+
+
+def test_a_domain_is_the_same_from_inside_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, _ = small_domain(tmp_path)
+    write_suite(tmp_path, {"small": SuiteEntry("seen", Provenance("somewhere"))})
+    monkeypatch.chdir(folder)
+    for domain in (open_domain(Path(".")), *open_records(Path("."))):
+        assert (domain.role, domain.provenance.origin) == ("seen", "somewhere")
 
 
 def test_folders_that_hold_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 
@@ -21,7 +22,7 @@ def open_domain(
     The first time, all records are read once and checked; `prepare=False` puts that off to the first image.
     """
     spec = read_spec(folder)
-    entry = entry or read_suite(folder.parent).get(spec.name) or SuiteEntry("unseen")
+    entry = entry or _suite_around(folder).get(spec.name) or SuiteEntry("unseen")
     known = entry.provenance != Provenance()
     source = RecordSource(folder, spec)
     if prepare:
@@ -43,13 +44,17 @@ def open_records(
         folders[name] = folder
     if missing := sorted(set(names or ()) - folders.keys()):
         raise DataError(f"{root}: it has no domain {missing[0]!r}, only {', '.join(sorted(folders))}")
-    suite = read_suite(root.parent if list(folders.values()) == [root] else root)
+    suite = _suite_around(root) if list(folders.values()) == [root] else read_suite(root)
     order = [*(name for name in suite if name in folders), *sorted(folders.keys() - suite.keys())]
     return [
         open_domain(folders[name], suite.get(name, SuiteEntry("unseen")), prepare=prepare, track=track)
         for name in order
         if names is None or name in names
     ]
+
+
+def _suite_around(folder: Path) -> dict[str, SuiteEntry]:
+    return read_suite(Path(os.path.abspath(folder)).parent)  # the parent of `.` is `.`; links stay links
 
 
 def domain_folders(root: Path) -> list[Path]:
