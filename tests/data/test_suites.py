@@ -10,6 +10,7 @@ from small_records import png, small_domain
 
 from fewshift.data.domain import Domain
 from fewshift.data.drawn import drawn_domain
+from fewshift.data.inspect import inspect_records
 from fewshift.data.suites import Suite, data_folder, open_suite
 from fewshift.errors import DataError
 from fewshift.types import SPLITS
@@ -134,6 +135,13 @@ class TestOwnFile:
         class_folders(tmp_path / "photos", 4)
         shutil.move(self.suite_file(tmp_path, weeds={"folder": "photos"}), tmp_path / "suite.json")
         assert [d.name for d in open_suite(tmp_path)] == ["weeds"]
+
+    def test_records_beside_it_are_still_records(self, tmp_path: Path) -> None:
+        folder, _ = small_domain(tmp_path)
+        shutil.move(self.suite_file(tmp_path, mine={"records": "small"}), tmp_path / "suite.json")
+        assert [d.name for d in open_suite(tmp_path)] == ["mine"]
+        assert [d.name for d in open_suite(folder)] == ["small"]
+        assert [(report.name, report.whole) for report in inspect_records(tmp_path)] == [("small", True)]
 
     def test_splits(self, tmp_path: Path) -> None:
         class_folders(tmp_path / "photos", 5)

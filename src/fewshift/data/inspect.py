@@ -15,7 +15,7 @@ from fewshift.data.scan import scan_files
 from fewshift.data.scan_window import ClassFile, Scan
 from fewshift.data.spec import Spec
 from fewshift.data.spec_json import SPEC_FILE, read_spec, repeated_names
-from fewshift.data.suite_file import SUITE_FILE, read_suite
+from fewshift.data.suite_file import SUITE_FILE, lists_its_folder, read_suite
 from fewshift.errors import DataError
 from fewshift.progress import Track, silent
 from fewshift.types import SPLITS
@@ -83,7 +83,7 @@ def inspect_records(
     `decode` also decodes every image.
     """
     folders = sorted((_name(folder), folder) for folder in domain_folders(root))
-    expected = list(read_suite(root)) if (root / SUITE_FILE).exists() else []
+    expected = list(read_suite(root)) if lists_its_folder(root / SUITE_FILE) else []
     names = [name for name, _ in folders]
     missing = [_missing_folder(name, root / name) for name in expected if name not in names]
     folders.sort(key=lambda found: expected.index(found[0]) if found[0] in expected else len(expected))

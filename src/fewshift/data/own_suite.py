@@ -33,14 +33,6 @@ _TEXTS = ("origin", "licence", "attribution")
 _KEYS = ("records", "folder", "role", "split", *_TEXTS)
 
 
-def is_own_suite(file: Path) -> bool:
-    """Does this `suite.json` list domains wherever they lie, and not those in its folder?"""
-    if not file.is_file():
-        return False
-    values = read_fields(file, "write it anew").values
-    return set(values) == {"name", "domains"} and isinstance(values["name"], str)
-
-
 def open_own_suite(
     file: Path, names: Collection[str] | None = None, track: Track = silent
 ) -> tuple[str, list[Domain]]:

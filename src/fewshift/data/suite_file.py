@@ -40,10 +40,23 @@ class SuiteEntry:
 
 def read_suite(root: Path) -> dict[str, SuiteEntry]:
     """The entries of this folder's `suite.json`; Meta-Dataset's own if there is none."""
-    if not (root / SUITE_FILE).exists():
+    if not lists_its_folder(root / SUITE_FILE):
         return {name: SuiteEntry("seen" if name in SEEN else "unseen") for name in ORDER}
     fields = read_fields(root / SUITE_FILE, "copy the file again")
     return {name: _entry(fields, name) for name in fields.values}
+
+
+def lists_its_folder(file: Path) -> bool:
+    """Does this `suite.json` say something of the domains beside it? One of `own_suite` does not."""
+    return file.exists() and not is_own_suite(file)
+
+
+def is_own_suite(file: Path) -> bool:
+    """Does this file list domains wherever they lie (`fewshift.data.own_suite`)?"""
+    if not file.is_file():
+        return False
+    values = read_fields(file, "write it anew").values
+    return set(values) == {"name", "domains"} and isinstance(values["name"], str)
 
 
 def read_provenance(folder: Path) -> Provenance:

@@ -21,10 +21,10 @@ from typing import Any, TypeAlias
 
 from fewshift.data.domain import Domain, Role
 from fewshift.data.drawn import drawn_suite
-from fewshift.data.own_suite import is_own_suite, open_own_suite
+from fewshift.data.own_suite import open_own_suite
 from fewshift.data.records_folder import open_records
 from fewshift.data.suite_cache import with_exact_caches
-from fewshift.data.suite_file import SUITE_FILE
+from fewshift.data.suite_file import SUITE_FILE, is_own_suite
 from fewshift.data.user_cache import cache_folder
 from fewshift.errors import DataError
 from fewshift.progress import Track, silent
