@@ -147,8 +147,7 @@ class _File:
 def _held(path: Path) -> int:
     """A new file that this process holds until it closes it or dies: so others know that it is in use."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    with contextlib.suppress(DataError):  # some file systems have no locks; there nothing is swept
-        hold(fd, "in use")
+    hold(fd, "in use")
     return fd
 
 
@@ -162,8 +161,8 @@ def _sweep(home: Path) -> None:
                 continue
             fd = os.open(folder / "tasks", os.O_RDWR)
             try:
-                hold(fd, "in use")
-                shutil.rmtree(folder, ignore_errors=True)
+                if hold(fd, "in use"):  # without locks nobody can tell
+                    shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(fd)
 
