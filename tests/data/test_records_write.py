@@ -81,6 +81,19 @@ def test_what_a_killed_run_leaves_is_removed(tmp_path: Path) -> None:
     assert open_domain(tmp_path).spec == SPEC
 
 
+def test_two_at_a_time_are_refused_and_nothing_is_lost(tmp_path: Path) -> None:
+    def while_another_starts(class_id: int) -> Iterator[bytes]:
+        yield images(class_id)[0]
+        if class_id == 1:
+            with pytest.raises(DataError, match="another process is writing this domain: wait for it to end"):
+                write_domain(tmp_path, SPEC, lambda _: pytest.fail("asked for an image"))
+        yield from images(class_id)[1:]
+
+    assert write_domain(tmp_path, SPEC, while_another_starts) == 3
+    assert not list(tmp_path.glob(".*"))
+    assert write_domain(tmp_path, SPEC, lambda _: pytest.fail("asked for what is there")) == 0
+
+
 def test_damaged_and_short_files_of_an_earlier_run_are_written_again(tmp_path: Path) -> None:
     write_domain(tmp_path, SPEC, images)
     good = {path.name: path.read_bytes() for path in tmp_path.glob("*.tfrecords")}

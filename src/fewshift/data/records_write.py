@@ -8,15 +8,17 @@ same domain; two conversions with different class orders must never share a fold
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fewshift.data.domain import Provenance
 from fewshift.data.example import encode_example
 from fewshift.data.index_cache import class_file
+from fewshift.data.locks import hold
 from fewshift.data.scan import scan_files
 from fewshift.data.spec import Spec
 from fewshift.data.spec_json import SPEC_FILE, read_spec
-from fewshift.data.spec_write import write_spec
+from fewshift.data.spec_write import spec_text, write_spec
 from fewshift.data.suite_file import write_provenance
 from fewshift.data.tfrecord import MAX_RECORD, frame
 from fewshift.data.whole_files import whole_file
@@ -24,6 +26,7 @@ from fewshift.errors import DataError
 from fewshift.progress import Track, silent
 
 UNFINISHED_FILE = "dataset_spec.unfinished.json"
+_LOCK_FILE = ".writing"
 _BATCH_BYTES = 4 * 2**20
 
 
@@ -40,25 +43,43 @@ def write_domain(
     `images(class_id)` must give as many as the spec says, the same ones in every run. Classes that an earlier
     run finished are checked and kept, unless their images have `changed` since, a time in seconds.
     """
+    spec_text(spec, str(folder / SPEC_FILE))  # one that cannot be written is refused before anything is
     try:
-        _claim(folder, spec)
-        for left_by_a_killed_run in folder.glob(".*.part"):
-            left_by_a_killed_run.unlink()
-        wanted = _unwritten(folder, spec, changed)
-        if wanted and (folder / SPEC_FILE).exists():  # it is not complete while they are written
-            (folder / SPEC_FILE).replace(folder / UNFINISHED_FILE)
-        for class_id in track(wanted, label=f"writing {spec.name}", total=len(wanted)):
-            _write_class(folder, spec, class_id, images(class_id))
-        if provenance is not None:
-            write_provenance(folder, provenance)
-        write_spec(folder, spec)
-        (folder / UNFINISHED_FILE).unlink(missing_ok=True)
+        with _alone(folder):
+            _claim(folder, spec)
+            for left_by_a_killed_run in folder.glob(".*.part"):
+                left_by_a_killed_run.unlink()
+            wanted = _unwritten(folder, spec, changed)
+            if wanted and (folder / SPEC_FILE).exists():  # it is not complete while they are written
+                (folder / SPEC_FILE).replace(folder / UNFINISHED_FILE)
+            for class_id in track(wanted, label=f"writing {spec.name}", total=len(wanted)):
+                _write_class(folder, spec, class_id, images(class_id))
+            if provenance is not None:
+                write_provenance(folder, provenance)
+            write_spec(folder, spec)
+            (folder / UNFINISHED_FILE).unlink(missing_ok=True)
     except OSError as problem:
         raise DataError(
             f"{folder}: it cannot be written ({problem.strerror}): make room or choose another folder; "
             "the same command again keeps what is finished"
         ) from problem
     return len(wanted)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Refuse while another process writes here: each would remove what the other has begun."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / _LOCK_FILE, "ab") as file:
+        hold(
+            file.fileno(),
+            f"{folder}: another process is writing this domain: wait for it to end, or choose another folder",
+        )
+        try:
+            yield
+        finally:
+            with suppress(PermissionError):  # Windows keeps an open file
+                (folder / _LOCK_FILE).unlink(missing_ok=True)
 
 
 def _claim(folder: Path, spec: Spec) -> None:
