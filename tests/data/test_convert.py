@@ -142,6 +142,18 @@ def test_an_older_image_that_is_moved_in_is_a_change(tree: Path, tmp_path: Path)
     assert records.read_bytes() != before
 
 
+def test_classes_that_change_names_are_changed(tree: Path, tmp_path: Path) -> None:
+    (tree / "bee" / "3.jpg").unlink()  # three images in both
+    convert_folder(tree, tmp_path / "zoo")
+    (tree / "ant").rename(tmp_path / "ant")
+    (tree / "bee").rename(tree / "ant")
+    (tmp_path / "ant").rename(tree / "bee")
+    spec = convert_folder(tree, tmp_path / "zoo")
+    files = sorted((tree / "ant").iterdir())
+    stored = records_of(tmp_path / "zoo", spec.class_names.index("ant"))
+    assert stored == [file.read_bytes() for file in files]
+
+
 def test_a_bad_image_stops_the_conversion_and_is_named(tree: Path, tmp_path: Path) -> None:
     bad = tree / "cow" / "1.jpg"
     bad.write_bytes(bad.read_bytes()[:300])

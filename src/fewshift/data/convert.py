@@ -70,8 +70,9 @@ def convert_folder(
 
     def changed(class_id: int) -> float:
         own = files[spec.class_names[class_id]]
-        # a file that is moved here keeps its own time, but not that of its folder
-        return max(path.stat().st_mtime for path in {*own, *(path.parent for path in own)})
+        # What is moved here, renamed or unpacked brings an old time of writing, but not of its last change.
+        now = [path.stat() for path in {*own, *(path.parent for path in own)}]
+        return max(max(status.st_mtime, status.st_ctime) for status in now)
 
     origin = provenance or Provenance(origin=f"converted from {source.name}")
     write_domain(target, spec, images, origin, track, changed)
