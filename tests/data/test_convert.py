@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -152,6 +153,14 @@ def test_classes_that_change_names_are_changed(tree: Path, tmp_path: Path) -> No
     files = sorted((tree / "ant").iterdir())
     stored = records_of(tmp_path / "zoo", spec.class_names.index("ant"))
     assert stored == [file.read_bytes() for file in files]
+
+
+def test_records_of_other_images_are_not_kept_as_these(tree: Path, tmp_path: Path) -> None:
+    shutil.copytree(tree, tmp_path / "other")
+    convert_folder(tmp_path / "other", tmp_path / "zoo")
+    sentence = said(lambda: convert_folder(tree, tmp_path / "zoo"))
+    assert "it holds other images ('converted from other', not 'converted from raw'): remove it" in sentence
+    convert_folder(tmp_path / "other", tmp_path / "zoo")
 
 
 def test_a_bad_image_stops_the_conversion_and_is_named(tree: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from fewshift.data.scan import scan_files
 from fewshift.data.spec import Spec
 from fewshift.data.spec_json import SPEC_FILE, read_spec
 from fewshift.data.spec_write import spec_text, write_spec
-from fewshift.data.suite_file import write_provenance
+from fewshift.data.suite_file import read_provenance, write_provenance
 from fewshift.data.tfrecord import MAX_RECORD, frame
 from fewshift.data.whole_files import whole_file
 from fewshift.errors import DataError
@@ -47,6 +47,8 @@ def write_domain(
     try:
         with _alone(folder):
             _claim(folder, spec)
+            if provenance is not None:
+                _claim_origin(folder, provenance)
             for left_by_a_killed_run in folder.glob(".*.part"):
                 left_by_a_killed_run.unlink()
             wanted = _unwritten(folder, spec, changed)
@@ -54,8 +56,6 @@ def write_domain(
                 (folder / SPEC_FILE).replace(folder / UNFINISHED_FILE)
             for class_id in track(wanted, label=f"writing {spec.name}", total=len(wanted)):
                 _write_class(folder, spec, class_id, images(class_id))
-            if provenance is not None:
-                write_provenance(folder, provenance)
             write_spec(folder, spec)
             (folder / UNFINISHED_FILE).unlink(missing_ok=True)
     except OSError as problem:
@@ -99,6 +99,17 @@ def _claim(folder: Path, spec: Spec) -> None:
             "choose another folder"
         )
     write_spec(folder, spec, UNFINISHED_FILE)
+
+
+def _claim_origin(folder: Path, provenance: Provenance) -> None:
+    """Make sure that no records of other images are kept as these, and say where they come from."""
+    there = read_provenance(folder).origin
+    if there not in ("", provenance.origin):
+        raise DataError(
+            f"{folder}: it holds other images ({there!r}, not {provenance.origin!r}): remove it or choose "
+            "another folder"
+        )
+    write_provenance(folder, provenance)
 
 
 def _unwritten(folder: Path, spec: Spec, changed: Callable[[int], float]) -> list[int]:
