@@ -1,6 +1,8 @@
 """The inspector finds each kind of damage, in its place, and goes on to the next."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -80,6 +82,26 @@ def test_all_kinds_of_damage_at_once(tmp_path: Path) -> None:
     )
     assert by_kind["image"].sentence.startswith(f"{files[6]}: record 1 at byte ")
     assert by_kind["count"].text.startswith("it holds 0 whole records but dataset_spec.json says 4")
+
+
+def test_a_file_that_cannot_be_read_does_not_hide_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, spec = small_domain(tmp_path)
+    shutil.copy(folder / "1.tfrecords", folder / "0.tfrecords")
+    bad, read = (folder / "1.tfrecords").stat().st_ino, os.pread
+
+    def from_a_bad_disk(handle: int, size: int, offset: int) -> bytes:
+        if os.fstat(handle).st_ino == bad:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(handle, size, offset)
+
+    monkeypatch.setattr(os, "pread", from_a_bad_disk)
+    report = only(tmp_path)
+    assert found(report)[0] == ("error", "unreadable", "1.tfrecords")
+    assert report.findings[0].text.startswith("it cannot be read (Input/output error): check the disk")
+    assert {finding.kind for finding in report.findings[1:]} == {"label", "count"}
+    assert report.images == spec.images_per_class[1] + spec.images_per_class[2]
 
 
 def test_without_checksums_only_lengths_are_followed(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ Kind: TypeAlias = Literal[
     "missing folder",
     "missing file",
     "extra file",
+    "unreadable",  # no right to read it, or a bad disk
     "count",  # records and spec disagree
     "length",  # a record's length is damaged
     "checksum",  # a record's content is damaged
@@ -104,11 +105,11 @@ def _inspect_domain(folder: Path, verify_crc: bool, decode: bool, track: Track) 
         return DomainReport(_name(folder), folder, None, findings=(finding,))
     files = [class_file(folder, class_id) for class_id in range(spec.classes)]
     present = [file for file in files if file.path.is_file()]
-    found = scan_files(present, check=verify_crc, track=track, label=f"checking {spec.name}")
-    scans = sorted(found, key=lambda scan: scan.file.class_id)
+    scans, unreadable = _scanned(present, verify_crc, track, f"checking {spec.name}")
     findings = [
         *_about_spec(folder, spec),
         *_about_files(folder, spec, files, present),
+        *unreadable,
         *(finding for scan in scans for finding in _about_records(scan, spec)),
     ]
     if decode:
@@ -122,6 +123,22 @@ def _inspect_domain(folder: Path, verify_crc: bool, decode: bool, track: Track) 
         findings.append(Finding("note", "official", folder / SPEC_FILE, _difference(spec, official)))
     images, size = sum(scan.records for scan in scans), sum(scan.size for scan in scans)
     return DomainReport(spec.name, folder, spec, images, size, tuple(findings), same)
+
+
+def _scanned(
+    files: Sequence[ClassFile], check: bool, track: Track, label: str
+) -> tuple[list[Scan], list[Finding]]:
+    """What the files hold, by class id, and those that cannot be read."""
+    try:
+        found = scan_files(files, check=check, track=track, label=label)
+        return sorted(found, key=lambda scan: scan.file.class_id), []
+    except DataError as problem:
+        if len(files) == 1:
+            text = str(problem).removeprefix(f"{files[0].path}: ")
+            return [], [Finding("error", "unreadable", files[0].path, text)]
+    alone = track(files, label=label, total=len(files))  # which it is, and what the others hold
+    each = [_scanned([file], check, silent, label) for file in alone]
+    return [scan for scans, _ in each for scan in scans], [finding for _, bad in each for finding in bad]
 
 
 def _name(folder: Path) -> str:
