@@ -17,6 +17,7 @@ from tiny_world import Fewshift
 from fewshift.cli import doctor_checks
 from fewshift.data.records_write import write_domain
 from fewshift.data.spec import flat_spec
+from fewshift.data.suites import data_folder
 from fewshift.nets import precision
 
 
@@ -89,6 +90,16 @@ def test_little_disk_is_a_fault(doctor: Fewshift, monkeypatch: pytest.MonkeyPatc
     assert "make room" in " ".join(out.split())
 
 
+def test_a_damaged_open_suite_is_one_fault_among_the_other_lines(doctor: Fewshift) -> None:
+    spec = data_folder() / "open" / "mnist" / "dataset_spec.json"
+    spec.parent.mkdir(parents=True)
+    spec.write_text("{")
+    found = checks(doctor)
+    assert found["open"]["state"] == "broken"
+    assert found["open"]["found"].startswith(f"{spec}: this is not valid JSON")
+    assert found["drawn"]["state"] == found["cores"]["state"] == "ok"
+
+
 class TestFolder:
     def records(self, root: Path) -> Path:
         spec = flat_spec("birds", ("a", "b"), (3, 2), {"train": 1, "test": 1})
@@ -105,13 +116,13 @@ class TestFolder:
     def test_broken_records_are_a_fault_with_the_command_that_says_more(
         self, doctor: Fewshift, tmp_path: Path
     ) -> None:
-        root = self.records(tmp_path / "mine")
+        root = self.records(tmp_path / "my records")
         (root / "birds" / "0.tfrecords").unlink()
         code, out, _ = doctor(root, "--json")
         assert code == 1
         (check,) = (check for check in json.loads(out) if check["what"] == "birds")
         assert check["state"] == "broken"
-        assert check["remedy"] == f"fewshift data inspect {root}"
+        assert check["remedy"] == f"fewshift data inspect '{root}'"
 
     def test_a_folder_a_class(self, doctor: Fewshift, tmp_path: Path) -> None:
         for c in range(3):

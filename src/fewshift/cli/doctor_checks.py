@@ -152,21 +152,16 @@ def check_extras() -> list[Check]:
 
 def check_data() -> list[Check]:
     """Which suites are here, and which caches."""
-    from fewshift.data.open_suite.build import is_built
-    from fewshift.data.open_suite.sources import sources
     from fewshift.data.suites import data_folder
+    from fewshift.errors import DataError
 
-    folder, everything = data_folder(), sources().values()
+    folder = data_folder()
     checks = [Check("data", "drawn", "ok", "drawn by code, always there")]
-    built = [source.name for source in everything if is_built(source, folder / "open")]
-    lacking = [source.name for source in everything if source.name not in built and not source.optional]
-    found = f"{', '.join(built)} in {folder / 'open'}" if built else f"nothing in {folder / 'open'}"
-    if built and lacking:
-        found += f"; not {', '.join(lacking)}"
-    remedy = "fewshift data fetch" if lacking else ""
-    checks.append(Check("data", "open", "missing" if lacking else "ok", found, remedy))
-    if built:
-        checks.append(_open_caches(folder / "open"))
+    try:
+        checks += _open_suite(folder / "open")
+    except DataError as problem:
+        remedy = "remove the folder of the file that is named, then fewshift data fetch"
+        checks.append(Check("data", "open", "broken", str(problem), remedy))
     md = folder / "md"
     checks.append(
         Check("data", "md", "ok", f"{md}")
@@ -174,6 +169,21 @@ def check_data() -> list[Check]:
         else Check("data", "md", "missing", f"no {md}", f"ln -s YOUR_RECORDS {md}, or give commands the path")
     )
     return checks
+
+
+def _open_suite(root: Path) -> list[Check]:
+    from fewshift.data.open_suite.build import is_built
+    from fewshift.data.open_suite.sources import sources
+
+    everything = sources().values()
+    built = [source.name for source in everything if is_built(source, root)]
+    lacking = [source.name for source in everything if source.name not in built and not source.optional]
+    found = f"{', '.join(built)} in {root}" if built else f"nothing in {root}"
+    if built and lacking:
+        found += f"; not {', '.join(lacking)}"
+    remedy = "fewshift data fetch" if lacking else ""
+    checks = [Check("data", "open", "missing" if lacking else "ok", found, remedy)]
+    return [*checks, _open_caches(root)] if built else checks
 
 
 def _open_caches(root: Path) -> Check:

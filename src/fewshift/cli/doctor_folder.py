@@ -48,7 +48,7 @@ def _records(folder: Path) -> list[Check]:
                 report.name,
                 "broken" if faults else "ok",
                 found,
-                f"fewshift data inspect {folder}" if faults else "",
+                f"fewshift data inspect {shlex.quote(str(folder))}" if faults else "",
             )
         )
     return checks
