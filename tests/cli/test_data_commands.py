@@ -29,6 +29,11 @@ def test_every_help_has_an_example(fewshift: Fewshift, command: str) -> None:
     assert "Example" in done.out
 
 
+def test_the_help_of_fetch_knows_what_is_downloaded(fewshift: Fewshift) -> None:
+    size = sum(package.size for package in build.packages_of(build.choose())) / 1e6
+    assert f"About {size:.0f} MB are downloaded" in " ".join(fewshift("data", "fetch", "--help").out.split())
+
+
 class TestList:
     def test_says_of_every_domain_what_it_is_and_whose(self, fewshift: Fewshift) -> None:
         done = fewshift("data", "list")

