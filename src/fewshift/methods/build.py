@@ -44,6 +44,11 @@ def coefficients_of(kit: Kit) -> Coefficients:
     return no_coefficients if kit.classifier is None else FromClassifier(kit.classifier)
 
 
+def coefficients_for_rates(kit: Kit, oracle: bool) -> Coefficients:
+    """For methods that choose rates alone by them: nobody asks where the oracle does, so no pass is spent."""
+    return no_coefficients if oracle else coefficients_of(kit)
+
+
 def rate_rule(kit: Kit, pairs: BySeen, oracle: bool) -> RateRule:
     """These pairs by the oracle, or by certainty at the threshold that the kit found on validation tasks."""
     return pairs if oracle else without_oracle(pairs, float(kit.info.get("certainty_threshold", 0.5)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from fewshift.core.updates import site_rates
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned_rates
+from fewshift.methods.build import coefficients_for_rates, published_rates, rate_rule, tuned_rates
 from fewshift.methods.coefficients import Coefficients, no_coefficients
 from fewshift.methods.descent import adapted_by, descent_rule
 from fewshift.methods.rates import NONE_OF_IT, TSP_RATES, RateRule, Share
@@ -70,7 +70,7 @@ class GradientDescent:
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> GradientDescent:
     """Plain descent at TSP's published rates."""
     rule = rate_rule(kit, published_rates(kit), oracle)
-    return GradientDescent(engine or choose_engine(kit.backbone), rule, coefficients_of(kit))
+    return GradientDescent(engine or choose_engine(kit.backbone), rule, coefficients_for_rates(kit, oracle))
 
 
 def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> GradientDescent:

@@ -17,7 +17,7 @@ from fewshift.core.descent import descend
 from fewshift.core.losses import inner_objective
 from fewshift.core.updates import Adadelta
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_of, rate_rule
+from fewshift.methods.build import coefficients_for_rates, rate_rule
 from fewshift.methods.coefficients import Coefficients, no_coefficients
 from fewshift.methods.descent import notes
 from fewshift.methods.rates import PA_RATES, RateRule
@@ -70,4 +70,6 @@ class PreClassifierAlignment:
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> PreClassifierAlignment:
     """PA on a kit's backbone; it moves nothing below the features, so the engine makes no difference."""
-    return PreClassifierAlignment(kit.backbone, rate_rule(kit, PA_RATES, oracle), coefficients_of(kit))
+    return PreClassifierAlignment(
+        kit.backbone, rate_rule(kit, PA_RATES, oracle), coefficients_for_rates(kit, oracle)
+    )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from fewshift.core.parallel import collapsed_adadelta
 from fewshift.core.updates import site_rates
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_of, rate_rule, tuned_rates
+from fewshift.methods.build import coefficients_for_rates, rate_rule, tuned_rates
 from fewshift.methods.coefficients import Coefficients, no_coefficients
 from fewshift.methods.descent import adapted_by
 from fewshift.methods.rates import BySeen, Pair, RateRule
@@ -73,7 +73,9 @@ class TaskAwareAdapters:
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskAwareAdapters:
     """TA²-Net with a kit's policy."""
     policy, engine = policy_of(kit), engine or choose_engine(kit.backbone)
-    return TaskAwareAdapters(engine, policy, rate_rule(kit, TA2_RATES, oracle), coefficients_of(kit))
+    return TaskAwareAdapters(
+        engine, policy, rate_rule(kit, TA2_RATES, oracle), coefficients_for_rates(kit, oracle)
+    )
 
 
 def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskAwareAdapters:

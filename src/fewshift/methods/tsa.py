@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from fewshift.core.updates import Adadelta, site_rates
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_of, rate_rule, tuned_rates
+from fewshift.methods.build import coefficients_for_rates, rate_rule, tuned_rates
 from fewshift.methods.coefficients import Coefficients, no_coefficients
 from fewshift.methods.descent import adapted_by
 from fewshift.methods.rates import TSA_RATES, RateRule
@@ -60,7 +60,9 @@ class TaskSpecificAdapters:
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificAdapters:
     """TSA on a kit's backbone."""
     engine = engine or choose_engine(kit.backbone)
-    return TaskSpecificAdapters(engine, rate_rule(kit, TSA_RATES, oracle), coefficients_of(kit))
+    return TaskSpecificAdapters(
+        engine, rate_rule(kit, TSA_RATES, oracle), coefficients_for_rates(kit, oracle)
+    )
 
 
 def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificAdapters:
