@@ -12,10 +12,12 @@ from fewshift.data.drawn.suite import drawn_domain
 from fewshift.errors import FewshiftError
 from fewshift.nets import architectures, bundled
 from fewshift.nets import lite0 as module
+from fewshift.nets.adapters import adapters_at
+from fewshift.nets.backbone import freeze
 from fewshift.nets.bundled import bundled_kits, default_kit_name, find_kit, validation_score
 from fewshift.nets.feature_kit import moves_only_the_last_map, with_sites
-from fewshift.nets.kit import KIT
-from fewshift.nets.lite0 import PACKAGE
+from fewshift.nets.kit import KIT, Kit, load_kit, save_kit
+from fewshift.nets.lite0 import PACKAGE, lite0
 from fewshift.nets.tensor_file import read_header
 
 installed = pytest.mark.skipif(
@@ -51,6 +53,20 @@ def test_it_loads_and_starts_tasks_from_learned_values() -> None:
     bare = with_sites(kit, "last")  # from which another kit is trained
     assert bare.starts is None
     assert bare.images == kit.images
+
+
+@installed
+def test_weights_that_were_trained_on_stay_in_the_file(tmp_path: Path) -> None:
+    net = lite0()
+    packaged = Kit(freeze(net, adapters_at(net, ())))
+    with torch.no_grad():
+        net.head.weight.mul_(1.01)
+    own = Kit(freeze(net, adapters_at(net, ())))
+    for name, kit in (("packaged", packaged), ("own", own)):
+        save_kit(kit, tmp_path / f"{name}.kit")
+        found = load_kit(tmp_path / f"{name}.kit")
+        assert found.backbone.fingerprint() == kit.backbone.fingerprint()
+    assert not read_header(tmp_path / "packaged.kit", KIT)["weights"]
 
 
 @installed

@@ -12,7 +12,7 @@ from torch import nn
 from fewshift.errors import FewshiftError
 from fewshift.nets.adapters import adapters_at
 from fewshift.nets.any_module import WithLastMap
-from fewshift.nets.backbone import freeze
+from fewshift.nets.backbone import Backbone, fingerprint_of, freeze, named_tensors
 from fewshift.nets.kit_value import ImageSettings, Kit
 from fewshift.nets.lite0 import CENTRE, PACKAGE, SPREAD, Lite0, lite0
 from fewshift.nets.resnet import ResNet18
@@ -50,6 +50,19 @@ def with_weights(architecture: Mapping[str, Any]) -> nn.Module:
     if architecture["name"] == "lite0":
         return lite0()
     return timm_model(architecture["model"], architecture["pretrained"])[0]
+
+
+def its_package_has(backbone: Backbone) -> bool:
+    """Does a package carry just these weights, so that a kit may leave them out? Not if they were trained."""
+    architecture = described(backbone.net)
+    if architecture is None or not comes_from_a_package(architecture):
+        return False
+    try:
+        with torch.random.fork_rng(devices=[]):  # a network draws its first weights
+            packaged = with_weights(architecture)
+    except FewshiftError:  # it is not here, and nobody can tell
+        return False
+    return fingerprint_of(named_tensors(packaged)) == backbone.fingerprint()
 
 
 def empty(architecture: Mapping[str, Any]) -> nn.Module:

@@ -48,7 +48,7 @@ def save_kit(
     backbone = kit.backbone
     classifier, architecture = kit.classifier, architectures.described(backbone.net)
     if weights is None:
-        weights = not architectures.comes_from_a_package(architecture)
+        weights = not architectures.its_package_has(backbone)
     if weights and weights_dtype is not None:
         backbone = backbone.to(dtype=weights_dtype).to(dtype=backbone.dtype)
     if weights and architecture is None:
