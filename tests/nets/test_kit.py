@@ -11,6 +11,7 @@ from fewshift.core.starts import DomainStarts, LowRankStarts, shortened
 from fewshift.errors import FewshiftError
 from fewshift.nets import tensor_file
 from fewshift.nets.backbone import Backbone, freeze
+from fewshift.nets.extractors import extractors_of, extractors_part
 from fewshift.nets.kit import ImageSettings, Kit, Part, load_kit, save_kit
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
@@ -48,6 +49,13 @@ def test_parts_of_other_methods_travel_with_the_kit(kit: Kit, tmp_path: Path) ->
         assert torch.equal(found.parts["urt"].tensors[name], tensor)
     with pytest.raises(FewshiftError, match="nothing trained for sur: run fewshift train selector"):
         found.part("sur", "fewshift train selector")
+
+
+def test_parts_may_share_tensors_with_the_backbone(kit: Kit, tmp_path: Path) -> None:
+    own = extractors_part(kit, {"birds": kit.backbone, "signs": kit.backbone})
+    save_kit(kit.with_(parts={"extractors": own}), tmp_path / "own.kit")
+    found = extractors_of(load_kit(tmp_path / "own.kit"))
+    assert {backbone.fingerprint() for backbone in found.backbones} == {kit.backbone.fingerprint()}
 
 
 def test_a_kit_says_what_it_was_trained_on(kit: Kit) -> None:

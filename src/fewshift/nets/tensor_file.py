@@ -31,7 +31,7 @@ def write_tensors(
     path: str | Path, kind: Kind, header: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> None:
     """Write the file, all or nothing."""
-    stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    stored = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     full = {**header, "version": kind.version, "written_by": __version__}
     try:
         text = json.dumps(full, sort_keys=True, allow_nan=False)
@@ -108,6 +108,17 @@ def part(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
     """The tensors of one part, under their own names."""
     prefix = f"{name}/"
     return {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Each with memory of its own, as safetensors wants it: a kit's backbone may be one of its extractors."""
+    known: set[int] = set()
+    found = {}
+    for name, tensor in tensors.items():
+        memory = tensor.untyped_storage().data_ptr()
+        found[name] = tensor.clone() if memory in known else tensor
+        known.add(memory)
+    return found
 
 
 def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
