@@ -12,7 +12,7 @@ from fewshift.errors import FewshiftError
 from fewshift.nets import tensor_file
 from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.extractors import extractors_of, extractors_part
-from fewshift.nets.kit import ImageSettings, Kit, Part, load_kit, save_kit
+from fewshift.nets.kit import KIT, ImageSettings, Kit, Part, load_kit, save_kit
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
 
@@ -219,6 +219,16 @@ def test_truncated_and_foreign_files(tmp_path: Path, kit: Kit) -> None:
     for missing in (tmp_path / "missing.kit", tmp_path):
         with pytest.raises(FewshiftError, match="there is no kit"):
             load_kit(missing)
+
+
+def test_a_flipped_bit_in_a_header_that_is_read_alone(tmp_path: Path, kit: Kit) -> None:
+    path = tmp_path / "a.kit"
+    save_kit(kit, path)
+    whole = path.read_bytes()
+    for place in (whole.index(b"version"), whole.index(b"info") + 4):  # a name, a quotation mark
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(FewshiftError, match="damaged"):
+            tensor_file.read_header(path, KIT)
 
 
 @pytest.mark.parametrize(("version", "words"), [(0, "an older Fewshift"), (99, "a newer Fewshift")])

@@ -55,8 +55,6 @@ def read_header(path: str | Path, kind: Kind) -> dict[str, Any]:
     """The header alone, without a look at the tensors: quick, but nothing is checked against the checksum."""
     metadata, _ = _opened(Path(path), kind, with_tensors=False)
     text, _ = _described(metadata[kind.mark])
-    if not text:
-        raise FewshiftError(f"{path} is damaged, its header cannot be read: get or make it again")
     return _header(text, path, kind)
 
 
@@ -82,11 +80,17 @@ def _opened(path: Path, kind: Kind, with_tensors: bool) -> tuple[dict[str, str],
 
 
 def _header(text: str, path: str | Path, kind: Kind) -> dict[str, Any]:
-    header: dict[str, Any] = json.loads(text)
-    if header["version"] != kind.version:
-        newer = header["version"] > kind.version
+    try:
+        header: dict[str, Any] = json.loads(text)
+        version, writer = header["version"], header["written_by"]
+    except (ValueError, LookupError, TypeError) as problem:
+        raise FewshiftError(
+            f"{path} is damaged, its header cannot be read: get or make it again"
+        ) from problem
+    if version != kind.version:
+        newer = version > kind.version
         age, remedy = ("a newer", "update Fewshift") if newer else ("an older", "make it again")
-        raise FewshiftError(f"{path} was written by {age} Fewshift ({header['written_by']}): {remedy}")
+        raise FewshiftError(f"{path} was written by {age} Fewshift ({writer}): {remedy}")
     return header
 
 
