@@ -281,6 +281,9 @@ def test_parts_that_do_not_fit_each_other(kit: Kit) -> None:
     unknown = DomainPreconditioners(DOMAINS, {"stem": torch.ones(3, 4, 4)})
     with pytest.raises(FewshiftError, match="'stem', a site its backbone does not have"):
         kit.with_(preconditioners=unknown)
+    only_last = DomainPreconditioners(DOMAINS, {"last": torch.ones(3, 32, 32)})
+    with pytest.raises(FewshiftError, match=r"no preconditioner for layer1\.0\.conv1, which its backbone"):
+        kit.with_(preconditioners=only_last)
     wrong = DomainStarts(DOMAINS, {"last": torch.ones(3, 32, 31)})
     with pytest.raises(FewshiftError, match="starting values of last"):
         kit.with_(starts=wrong)

@@ -120,6 +120,11 @@ class Kit:
         for site in (*roots, *shapes):
             if site not in start:
                 raise FewshiftError(f"the kit has something for {site!r}, a site its backbone does not have")
+        if roots and (bare := [site for site in start if site not in roots]):
+            raise FewshiftError(
+                f"the kit has no preconditioner for {bare[0]}, which its backbone adapts: "
+                "give the backbone with the sites that the kit was trained with"
+            )
         for site, root in roots.items():
             if root.shape[-1] != start[site].shape[0]:
                 raise FewshiftError(
