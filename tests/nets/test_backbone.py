@@ -104,6 +104,24 @@ def test_fingerprint_knows_the_weights_and_nothing_else(backbone: Backbone) -> N
     assert freeze(ResNet18(width=4)).fingerprint() != mark
 
 
+def test_a_copy_holds_no_weights_of_another_threads_task(backbone: Backbone) -> None:
+    images, done = torch.randn(2, 3, 28, 28), threading.Event()
+    params = {site: (start + 0.1).requires_grad_() for site, start in backbone.init().items()}
+
+    def work() -> None:
+        while not done.is_set():
+            backbone(params, images)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        marks = {freeze(backbone.net).fingerprint() for _ in range(20)}
+    finally:
+        done.set()
+        thread.join()
+    assert marks == {backbone.fingerprint()}
+
+
 def test_threads_do_not_see_each_others_weights(backbone: Backbone) -> None:
     images = torch.randn(2, 3, 28, 28)
     settings = [

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,8 @@ from torch import Tensor, nn
 from fewshift.nets.adapters import AdapterSet, resnet18_adapters
 from fewshift.nets.chunks import by_chunks
 from fewshift.types import TaskParams, Weights
+
+Net = TypeVar("Net", bound=nn.Module)
 
 CHUNK = 256  # images per pass where no gradient is kept
 
@@ -65,7 +68,7 @@ class Backbone:
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Backbone:
         """The same backbone elsewhere; this one stays as it is."""
-        net = copy.deepcopy(self.net)
+        net = copied(self.net)
         for name, own in named_tensors(net).items():
             own.copy_(self.frozen.get(name, own))  # `frozen` decides, where it is not the net's own
         net.to(device=device, dtype=dtype)
@@ -79,6 +82,12 @@ class Backbone:
         with SWAP:
             features: Tensor = torch.func.functional_call(self.net, dict(weights), (images,), strict=False)
         return features
+
+
+def copied(net: Net) -> Net:
+    """A network of its own, without weights that another thread has put into this one for a call."""
+    with SWAP:
+        return copy.deepcopy(net)
 
 
 def named_tensors(net: nn.Module) -> dict[str, Tensor]:
@@ -98,5 +107,5 @@ def fingerprint_of(tensors: Mapping[str, Tensor]) -> str:
 
 def freeze(net: nn.Module, adapters: AdapterSet | None = None) -> Backbone:
     """A backbone from a trained network, which itself stays as it is."""
-    still = copy.deepcopy(net).eval().requires_grad_(False)
+    still = copied(net).eval().requires_grad_(False)
     return Backbone(still, named_tensors(still), adapters or resnet18_adapters())

@@ -6,14 +6,13 @@ Gradients flow through the moments, which is why training needs this: norms that
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from fewshift.errors import FewshiftError
-from fewshift.nets.backbone import SWAP, Backbone
+from fewshift.nets.backbone import SWAP, Backbone, copied
 from fewshift.types import TaskParams
 
 
@@ -54,7 +53,7 @@ class JointFeatures:
 
 def by_first_rows(backbone: Backbone) -> JointFeatures:
     """The same network with norms that look at the first rows only."""
-    net, rows = copy.deepcopy(backbone.net), _Rows()
+    net, rows = copied(backbone.net), _Rows()
     for name, module in list(net.named_modules()):
         if isinstance(module, nn.BatchNorm2d):
             if type(module) is not nn.BatchNorm2d:  # it may do more than a norm, which would be lost

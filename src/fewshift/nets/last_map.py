@@ -8,7 +8,6 @@ It stays in a small space, too: see `fewshift.nets.small_space`.
 
 from __future__ import annotations
 
-import copy
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from fewshift.core.descent import Trajectory, descend
 from fewshift.core.losses import inner_objective, support_loss
 from fewshift.core.updates import Preconditioned, TwoSided, Update
 from fewshift.nets.adapters import ResidualAdapters
-from fewshift.nets.backbone import CHUNK, Backbone, named_tensors
+from fewshift.nets.backbone import CHUNK, Backbone, copied, named_tensors
 from fewshift.nets.chunks import by_chunks
 from fewshift.nets.engine import InTurn
 from fewshift.nets.lite0 import Lite0, folded
@@ -70,7 +69,7 @@ def body_of(backbone: Backbone) -> Callable[[Tensor], Tensor]:
         return as_they_are
     identity = torch.eye(backbone.dim, dtype=backbone.dtype, device=backbone.device)
     if type(backbone.net) is Lite0:
-        own = copy.deepcopy(backbone.net)
+        own = copied(backbone.net)
         own.load_state_dict(backbone.frozen, strict=False)  # the module may hold another backbone's weights
         quick = folded(own)
         quick.last.weight.copy_(identity)

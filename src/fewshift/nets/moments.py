@@ -7,13 +7,12 @@ never sees another one.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from fewshift.nets.backbone import SWAP, Backbone
+from fewshift.nets.backbone import SWAP, Backbone, copied
 from fewshift.types import TaskParams
 
 
@@ -27,7 +26,7 @@ def without_averages(net: nn.Module) -> nn.Module:
 
     The rest stays at rest: dropout would make a task's numbers change from call to call.
     """
-    net = copy.deepcopy(net).eval()
+    net = copied(net).eval()
     for norm in _norms(net).values():
         norm.track_running_stats = False
         norm.train()

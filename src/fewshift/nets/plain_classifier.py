@@ -7,7 +7,6 @@ into it. What is left is convolutions with biases, activations, additions, pooli
 
 from __future__ import annotations
 
-import copy
 import operator
 from typing import Any
 
@@ -17,7 +16,7 @@ from torch.export import Dim, ExportedProgram
 from torch.fx import GraphModule, Node
 
 from fewshift.core.centroids import unit
-from fewshift.nets.backbone import Backbone, named_tensors
+from fewshift.nets.backbone import Backbone, copied, named_tensors
 from fewshift.types import TaskParams
 
 CONVOLUTION = torch.ops.aten.conv2d.default
@@ -44,7 +43,7 @@ def plain_classifier(
     backbone: Backbone, params: TaskParams, prototypes: Tensor, scale: float, probabilities: bool = False
 ) -> PlainClassifier:
     """The classifier with its adapters merged into a copy of the network, on the CPU."""
-    net = copy.deepcopy(backbone.net)
+    net = copied(backbone.net)
     merged = backbone.adapters.merge(backbone.frozen, params)
     with torch.no_grad():
         for name, tensor in named_tensors(net).items():
