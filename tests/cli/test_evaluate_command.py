@@ -122,6 +122,14 @@ def test_shards_protocols_and_engines(fewshift: Fewshift, small: Path, tmp_path:
     assert {r["engine"] for r in lines(plain)} == {"plain"}
 
 
+def test_a_shard_without_tasks_is_done(fewshift: Fewshift, small: Path, tmp_path: Path) -> None:
+    out = tmp_path / "3.jsonl"
+    asked = command(small, out, "--tasks", 2, "--shard", "3/3")
+    done = fewshift(*(word for word in asked if word not in ("--quiet", "-q")))
+    assert (done.code, out.read_text()) == (0, "")
+    assert "wrote 0 scores" in done.err
+
+
 @pytest.mark.parametrize("has_it", [True, False])
 def test_lines_say_where_a_processor_used_16_bits(
     fewshift: Fewshift, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_it: bool

@@ -204,7 +204,7 @@ def evaluate(
     except KeyboardInterrupt:
         raise interrupted(f"all scores so far are in {out}") from None
     typer.echo(f"wrote {tally.written} scores to {out}, {tally.before} were there", err=True)
-    if not quiet:
+    if not quiet and (tally.written or tally.before):  # a shard may have no task at all
         _show(out)
 
 
