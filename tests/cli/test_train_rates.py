@@ -1,5 +1,7 @@
 """`fewshift train rates` writes pairs that a kit keeps, and refuses what it cannot tune."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,21 @@ def test_rates_are_chosen_on_validation_tasks_and_kept(
     assert told["protocol"] == ONE_SHOT.to_dict()
     assert (told["tasks"], told["seed"]) == (1, 0)
     assert told["domains"] == {"squares": "seen", "tiles": "seen", "near": "valid_unseen"}
+
+
+def test_a_seen_domain_without_test_classes_takes_part(
+    fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path
+) -> None:
+    own, out = tmp_path / "records", tmp_path / "b.kit"
+    shutil.copytree(records, own)
+    spec = own / "tiles" / "dataset_spec.json"
+    told = json.loads(spec.read_text())
+    told["classes_per_split"] = {"TRAIN": 10, "VALID": 10, "TEST": 0}
+    spec.write_text(json.dumps(told))
+    done = fewshift(*rates(tiny_kit, own, out, "pa"))
+    assert done.code == 0, done.err
+    chosen_on = load_kit(out).info["rates_chosen_on"]["pa"]
+    assert chosen_on["domains"] == {"squares": "seen", "tiles": "seen", "near": "valid_unseen"}
 
 
 def test_a_small_kit_stays_small(fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path) -> None:

@@ -134,11 +134,11 @@ def open_domains(
     folder: Path | None,
     suite: str | None,
     names: list[str],
-    split: Split,
+    split: Split | None,
     track: Track,
     options: str = "--records and --suite",
 ) -> list[Domain]:
-    """The domains asked for; without names, all that have classes in the split.
+    """The domains asked for; without names, all that have classes in the split, or all there are.
 
     `options` are those that the command has for it.
     """
@@ -155,7 +155,10 @@ def open_domains(
         raise FewshiftError(
             f"there is no domain {missing[0]!r} here, only {', '.join(d.name for d in found)}"
         )
-    chosen = [d for d in found if (d.name in names if names else len(d.spec.splits[split]) > 0)]
+    if names:
+        chosen = [d for d in found if d.name in names]
+    else:
+        chosen = [d for d in found if split is None or len(d.spec.splits[split]) > 0]
     if not chosen:
         raise FewshiftError(f"no domain has classes in the {split} split: choose another --split")
     return chosen

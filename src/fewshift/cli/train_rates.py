@@ -53,7 +53,7 @@ def rates(
     from fewshift.cli.console import bars, interrupted
     from fewshift.cli.outputs import keep_input, make_place
     from fewshift.cli.train_shared import capped
-    from fewshift.data.domain import Domain
+    from fewshift.data.domain import Domain, Role
     from fewshift.data.episodes import load_episode
     from fewshift.data.plan import TaskPlan, plans
     from fewshift.evaluation.evaluate import on_device
@@ -75,7 +75,9 @@ def rates(
     where, track = inputs.choose_device(device), bars(quiet)
     _, loaded = find_kit(kit, where)
     rule, chosen_protocol = pixel_rule(loaded), capped(inputs.protocol_named(protocol), support_cap)
-    found = with_roles(inputs.open_domains(records, None, suite, [], "test", track), loaded.trained_on)
+    looked_at: dict[Role, Split] = {"seen": "valid", "valid_unseen": "test"}
+    there = with_roles(inputs.open_domains(records, None, suite, [], None, track), loaded.trained_on)
+    found = [d for d in there if d.role in looked_at and len(d.spec.splits[looked_at[d.role]])]
 
     once = moves_only_the_last_map(loaded)  # then features are computed once per image
     used = on_features(loaded) if once else loaded
@@ -84,16 +86,17 @@ def rates(
     def read(domain: Domain, plan: TaskPlan) -> Episode:
         return features(plan) if once else on_device(load_episode(domain, plan, rule), where)
 
-    def of(domain: Domain, split: Split) -> list[LazyEpisode]:
-        if not len(domain.spec.splits[split]):
-            return []
-        planned = plans(domain.spec, split, chosen_protocol, seed, range(tasks))
-        lazy: list[LazyEpisode] = [partial(read, domain, plan) for plan in planned]
+    def of(role: Role) -> list[LazyEpisode]:
+        lazy: list[LazyEpisode] = [
+            partial(read, domain, plan)
+            for domain in found
+            if domain.role == role
+            for plan in plans(domain.spec, looked_at[role], chosen_protocol, seed, range(tasks))
+        ]
         # Every point asks for the same tasks: a GPU has the room to hold them, 40 MB each at most.
         return [cache(task) for task in lazy] if where.type == "cuda" else lazy
 
-    seen = [task for domain in found if domain.role == "seen" for task in of(domain, "valid")]
-    unseen = [task for domain in found if domain.role == "valid_unseen" for task in of(domain, "test")]
+    seen, unseen = of("seen"), of("valid_unseen")
     begun = used if begin_at is None else begun_at(find_kit(begin_at, "cpu")[1], used)
     runner = choose_engine(used.backbone, engine, precision)
     if why_not := why_not_in(precision, runner):  # said, not refused: one list of commands serves any machine
@@ -115,7 +118,7 @@ def rates(
         "protocol": chosen_protocol.to_dict(),
         "tasks": tasks,
         "seed": seed,
-        "domains": {domain.name: domain.role for domain in found if domain.role != "unseen"},
+        "domains": {domain.name: domain.role for domain in found},
     }
     tuned, file = chosen.into(loaded, about), kit_path(kit)
     if file.is_file():  # what the file holds in 16 bits stays so
