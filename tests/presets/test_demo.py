@@ -53,3 +53,8 @@ def test_every_stage_leaves_what_the_next_one_needs_and_a_second_run_repeats_not
     before = made.results.read_text()
     assert run_demo(domains, tmp_path, TINY) == made
     assert made.results.read_text() == before
+
+
+def test_the_seed_names_all_training_too() -> None:
+    plan = DemoPlan(seed=3)
+    assert [plan.backbone.seed, plan.preconditioners.seed, plan.classifier.seed] == [3, 3, 3]

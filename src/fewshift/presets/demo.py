@@ -8,7 +8,7 @@ first one stopped.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from fewshift.data.domain import Domain
@@ -68,7 +68,11 @@ class DemoPlan:
     )
     suite: str = "open"
     tasks: int = 8  # test tasks per domain
-    seed: int = 0
+    seed: int = 0  # of all training and of the test tasks
+
+    def __post_init__(self) -> None:
+        for part in ("backbone", "preconditioners", "classifier"):
+            object.__setattr__(self, part, replace(getattr(self, part), seed=self.seed))
 
 
 @dataclass(frozen=True)
