@@ -83,6 +83,7 @@ def test_the_automatic_device_is_one_before_it_is_measured(
         ("adapt --device abacus", "--device abacus cannot be used here"),
         ("small --shots 0", "--shots is '0'"),
         ("meta --device abacus", "--device abacus cannot be used here"),
+        ("meta --orders 1,3", "--orders is '1,3': give 1, 2 or 1,2"),
         ("gap --device abacus", "--device abacus cannot be used here"),
         ("tuning --sizes x", "--sizes is 'x': give whole numbers"),
         ("fit --sizes 0", "--sizes is '0'"),

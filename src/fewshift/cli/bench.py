@@ -152,18 +152,22 @@ def meta(
     """
     from fewshift.benchmarks import meta_memory, meta_rate
     from fewshift.cli.evaluate_inputs import choose_device
+    from fewshift.errors import FewshiftError
     from fewshift.nets.precision import precision_named
 
     device = str(choose_device(device))
+    known: dict[str, Literal[1, 2]] = {"1": 1, "2": 2}
+    asked = words(orders)
+    if not asked or not set(asked) <= set(known):
+        raise FewshiftError(f"--orders is {orders!r}: give 1, 2 or 1,2")
     outcome: dict[str, Any] = {}
     if updates:
-        wanted: tuple[Literal[1, 2], ...] = tuple(2 if order == "2" else 1 for order in words(orders))
         outcome |= meta_rate.run(
             device,
             width,
             precision=precision_named(precision),
             updates=updates,
-            orders=wanted,
+            orders=tuple(known[order] for order in asked),
             track=bars(),
         )
     if memory:
