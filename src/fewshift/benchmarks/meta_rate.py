@@ -21,6 +21,8 @@ from fewshift.nets.precision import DEFAULT, Precision
 from fewshift.progress import Track, silent
 from fewshift.training.distributed import ALONE
 from fewshift.training.fastest import best_meta_gradients
+from fewshift.training.graphed import GraphedBatches
+from fewshift.training.metagradients import MetaGradients, arithmetic_of
 from fewshift.training.preconditioner_learner import PreconditionerLearner
 from fewshift.training.settings import InnerLevel, PreconditionerSettings
 from fewshift.training.tasks import ResidentTasks
@@ -70,6 +72,7 @@ def run(
             "order": order,
             "width": width,
             "engine": type(way).__name__,
+            "precision": computed_in(way, order),
             "tasks_per_second": round(updates * tasks_per_update / seconds, 2),
             "updates": updates,
             "warm_up_seconds": round(warm - began, 2),
@@ -77,9 +80,16 @@ def run(
         if device.startswith("cuda"):
             row["peak_mb"] = torch.cuda.max_memory_allocated(device) // 2**20
         results.append(row)
-    shape = {"precision": precision, "steps": InnerLevel().steps, "tasks_per_update": tasks_per_update}
+    shape = {"steps": InnerLevel().steps, "tasks_per_update": tasks_per_update}
     where = machine(device, matrix_product_rate(device))
     return {"machine": where, "settings": shape | protocol.to_dict(), "results": results}
+
+
+def computed_in(way: MetaGradients, order: int) -> Precision:
+    """What meta-gradients of this order take, which is not always what was asked for."""
+    if isinstance(way, GraphedBatches):
+        return (way.wide if order == 2 else way).precision
+    return "bfloat16" if order == 1 and arithmetic_of(way) == {"precision": "bfloat16"} else "float32"
 
 
 def noise(name: str, size: int, device: str) -> ResidentDomain:
