@@ -278,6 +278,7 @@ def test_published_numbers_stand_in_tables_of_their_own(make_reads: MakeReads) -
     assert "TSA [b]" in text
     assert "TSA README [a]" in text
     assert "tri-M, FLUTE: the paper's table has the headers of FLUTE and tri-M the wrong way round" in text
+    assert "ALFA+Proto-MAML, BOHB: averages are without mnist, cifar10, cifar100: not to be compared" in text
     one_shot = make_report(make_reads(TABLE, protocol="one-shot"), with_published=True)
     assert "[b] unshuffled" in one_shot.markdown()
     assert make_report(make_reads(TABLE, protocol="free:way=5"), with_published=True).published == ()

@@ -210,8 +210,10 @@ def published_table(table: PublishedTable) -> Table:
     used = {column.regime for column in table.columns}
     notes = [f"[{marks[regime]}] {regime}: {words}" for regime, words in REGIMES.items() if regime in used]
     by_note: dict[str, list[str]] = {}
-    for column in table.columns:
-        if column.note:
-            by_note.setdefault(column.note, []).append(column.method)
+    for i, column in enumerate(table.columns):
+        lacking = ", ".join(domain for domain, numbers in table.numbers.items() if numbers[i] is None)
+        fewer = lacking and f"averages are without {lacking}: not to be compared with the others'"
+        for note in filter(None, (column.note, fewer)):
+            by_note.setdefault(note, []).append(column.method)
     notes += [f"{', '.join(methods)}: {note}" for note, methods in by_note.items()]
     return Table(table.title, "domain", head, tuple(rows), tuple(notes), kind=table.title)
