@@ -112,6 +112,17 @@ def test_a_method_of_one_kit_can_be_asked_for_as_it_is_printed(make_reads: MakeR
         make_report([*one, *two], ["tsa @three"])
 
 
+def test_of_two_kits_of_one_name_one_is_asked_for_as_tables_name_it(make_reads: MakeReads) -> None:
+    one = make_reads({("tsa", "birds"): [0.5, 0.6], ("ncc", "birds"): [0.4, 0.4]}, oracle=True)
+    two = make_reads({("tsa", "birds"): [0.7, 0.7]}, fingerprint="beef", oracle=True)
+    heads = gather([*one, *two])[0].labels.values()
+    assert set(heads) == {"tsa @small° (f00d)", "ncc° (f00d)", "tsa @small° (beef)"}
+    for head in heads:
+        (section,) = make_report([*one, *two], [head]).sections
+        assert [t.kind for t in section.tables] == ["accuracy", f"difference to {head}", "cost"]
+        assert len(make_report([*one, *two], methods=[head]).sections[0].board.contenders) == 1
+
+
 def test_a_board_that_lacks_a_baseline_says_so_and_the_others_have_it(make_reads: MakeReads) -> None:
     other = make_reads({("ncc", "birds"): [0.4, 0.5], ("pa", "birds"): [0.5, 0.5]}, protocol="one-shot")
     sections = {s.title: s for s in make_report([*make_reads(TABLE), *other], ["tsa", "ncc"]).sections}

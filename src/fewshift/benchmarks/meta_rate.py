@@ -60,6 +60,8 @@ def run(
             tasks_per_update=tasks_per_update, inner=inner, spectrum_every=10**9, validation_tasks=0
         )
         learner = PreconditionerLearner(backbone, tasks, settings, way, ALONE)
+        if device.startswith("cuda"):
+            torch.cuda.reset_peak_memory_stats(device)
         began = now(device)
         for step in track(range(updates), label=f"order {order}: warming up", total=updates):
             learner.update(step)

@@ -96,21 +96,22 @@ def make_report(
 
 def refuse_unknown(what: str, asked: Sequence[str] | None, reads: Sequence[Read]) -> None:
     """Raise where a name that was asked for has no line; say which names have some."""
-    with_kits = frozenset[str]().union(*(names_of(read.score) for read in reads))
+    known = frozenset[str]().union(*(names_of(read.score) for read in reads))
     for name in asked or ():
-        if plain(name) not in with_kits:
-            there = {n for n in with_kits if ("@" in n) == ("@" in name)}
+        if plain(name) not in known:
+            there = {f"{r.score.method}@{r.score.kit}" if "@" in name else r.score.method for r in reads}
             raise FewshiftError(f"no results of the {what} {name!r}; there are {', '.join(sorted(there))}")
 
 
 def names_of(score: Score) -> frozenset[str]:
-    """What a line's method can be asked for by: its name, and its name and kit."""
-    return frozenset((score.method, f"{score.method}@{score.kit}"))
+    """What a line's method can be asked for by: its name, alone or with its kit, as a table's head has it."""
+    short = (score.method, f"{score.method}@{score.kit}")
+    return frozenset((*short, *(f"{name} ({score.fingerprint})" for name in short)))
 
 
 def plain(name: str) -> str:
     """A name as a table prints it, without its spaces and its mark of the oracle: `tsa @narrow°`."""
-    method, _, kit = name.removesuffix(ORACLE_MARK).partition("@")
+    method, _, kit = name.replace(ORACLE_MARK, "").partition("@")
     return f"{method.strip()}@{kit.strip()}" if kit else method.strip()
 
 
