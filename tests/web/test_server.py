@@ -19,6 +19,7 @@ from fewshift.estimator.kits import Opened
 from fewshift.estimator.saved import load
 from fewshift.web.limits import LIMITS
 from fewshift.web.server import Address, serving
+from fewshift.web.uploads import read_uploads
 
 if TYPE_CHECKING:
     from conftest import Running
@@ -110,6 +111,13 @@ def test_names_of_uploads_reach_no_path(running: "Running", draw: Callable[..., 
     assert re.fullmatch(r"[A-Za-z0-9._-]+", stored.name)
     assert files(running.folder) - before == {stored}
     assert stored.read_bytes() == draw("red")
+
+
+def test_two_people_with_one_file_have_two_uploads(running: "Running", draw: Callable[..., bytes]) -> None:
+    one, other = (json.loads(send_file(running.url, "leaf.png", draw("blue", 9))[1])[0] for _ in range(2))
+    assert [upload.name for upload in read_uploads([one, other], running.folder)] == ["leaf.png"] * 2
+    Path(one).unlink()  # as one person's Forget does
+    assert Path(other).read_bytes() == draw("blue", 9)
 
 
 def test_an_upload_that_is_too_large_is_not_kept(running: "Running") -> None:

@@ -5,7 +5,14 @@ import re
 
 import pytest
 
-from fewshift.web.upload_names import MOST_HEADER, HarmlessNames, boundary_of, harmless_header
+from fewshift.web.upload_names import (
+    MOST_HEADER,
+    HarmlessNames,
+    boundary_of,
+    harmless_header,
+    new_mark,
+    without_mark,
+)
 
 BOUNDARY = b"----WebKitFormBoundaryabc"
 NAMES = (
@@ -38,8 +45,8 @@ def body() -> bytes:
     return b"".join(parts) + b"--" + BOUNDARY + b"--\r\n"
 
 
-def streamed(content: bytes, cuts: list[int]) -> bytes:
-    names, out, before = HarmlessNames(BOUNDARY), b"", 0
+def streamed(content: bytes, cuts: list[int], mark: bytes = b"") -> bytes:
+    names, out, before = HarmlessNames(BOUNDARY, mark), b"", 0
     for cut in [*cuts, len(content)]:
         out += names.take(content[before:cut], last=cut == len(content))
         before = cut
@@ -61,6 +68,15 @@ def test_names_are_harmless_and_nothing_else_changes() -> None:
     assert all(any(start <= i < end for start, end in spans) for i in changed)
 
 
+def test_every_name_begins_with_the_mark_which_is_not_shown() -> None:
+    content, mark = body(), new_mark()
+    plain = re.findall(rb'files"; filename="([^"]*)"', streamed(content, []))
+    marked = re.findall(rb'files"; filename="([^"]*)"', streamed(content, [], mark))
+    assert marked == [mark + name for name in plain]
+    assert [without_mark(name.decode()) for name in marked] == [name.decode() for name in plain]
+    assert new_mark() != mark
+
+
 def test_pieces_make_no_difference() -> None:
     content = body()
     whole = streamed(content, [])
@@ -73,12 +89,12 @@ def test_pieces_make_no_difference() -> None:
 
 def test_the_extended_form_of_a_name_is_not_left_either() -> None:
     header = b"Content-Disposition: form-data; name=\"files\"; filename*=UTF-8''..%2fx"
-    assert harmless_header(header).endswith(b"; filename_=UTF-8__.._2fx")
+    assert harmless_header(header, b"").endswith(b"; filename_=UTF-8__.._2fx")
 
 
 def test_a_header_without_end_is_refused() -> None:
     with pytest.raises(ValueError, match="too long"):
-        HarmlessNames(BOUNDARY).take(b"--" + BOUNDARY + b"x" * (MOST_HEADER + 1), last=False)
+        HarmlessNames(BOUNDARY, b"").take(b"--" + BOUNDARY + b"x" * (MOST_HEADER + 1), last=False)
 
 
 def test_the_boundary_comes_from_the_content_type() -> None:

@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fewshift.web.limits import LIMITS
-from fewshift.web.upload_names import HarmlessNames, boundary_of
+from fewshift.web.upload_names import HarmlessNames, boundary_of, new_mark
 
 MOST_BYTES = 2_000_000  # of a request that is no upload
 UPLOAD = "/upload"  # where gradio takes files
@@ -41,7 +41,7 @@ class Guard:
         elif size > LIMITS.upload_bytes:
             await PlainTextResponse("the upload is too large", 413)(scope, receive, send)
         else:
-            await self.app(scope, _renamed(HarmlessNames(boundary), receive), send)
+            await self.app(scope, _renamed(HarmlessNames(boundary, new_mark()), receive), send)
 
     async def _checked(self, scope: Scope, receive: Receive, send: Send) -> None:
         body, more = b"", True

@@ -13,6 +13,7 @@ from pathlib import Path
 from fewshift.data.decoding import open_picture
 from fewshift.errors import DataError, FewshiftError
 from fewshift.web.limits import LIMITS
+from fewshift.web.upload_names import without_mark
 
 SHOWN = 40  # characters of a file's name
 
@@ -39,7 +40,7 @@ def read_uploads(files: Sequence[str | Path], inside: Path) -> tuple[Upload, ...
 
 
 def _read(file: Path, inside: Path) -> Upload:
-    shown = shown_name(file.name)
+    shown = shown_name(without_mark(file.name))
     if not file.resolve().is_relative_to(inside.resolve()):
         raise FewshiftError(f"{shown} was not uploaded here: drop the image onto the page")
     if not file.is_file():
