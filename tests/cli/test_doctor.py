@@ -159,6 +159,14 @@ class TestFolder:
         (tmp_path / "my photos" / "0").rmdir()
         assert doctor(tmp_path / "my photos")[0] == 1
 
+    def test_two_classes_with_one_name_are_a_fault_as_for_fit(self, doctor: Fewshift, tmp_path: Path) -> None:
+        for name in ("fi", "\ufb01"):  # one letter or two, which look alike
+            (tmp_path / "photos" / name).mkdir(parents=True)
+            (tmp_path / "photos" / name / "0.png").write_bytes(png(0))
+        found = checks(doctor, tmp_path / "photos")["images"]
+        assert found["state"] == "broken"
+        assert "have one name but for case" in found["found"]
+
     def test_images_without_class_folders(self, doctor: Fewshift, tmp_path: Path) -> None:
         (tmp_path / "loose").mkdir()
         (tmp_path / "loose" / "0.png").write_bytes(png(0))

@@ -55,6 +55,7 @@ def _records(folder: Path) -> list[Check]:
 
 
 def _class_folders(folder: Path) -> Check:
+    from fewshift.data.class_split import check_names
     from fewshift.data.folder import list_folder
     from fewshift.errors import DataError
 
@@ -63,6 +64,10 @@ def _class_folders(folder: Path) -> Check:
     except DataError as problem:
         remedy = "give a folder that holds a folder a class, or one of converted domains"
         return Check("folder", "contents", "broken", str(problem), remedy)
+    try:
+        check_names(list(found.classes), str(folder))
+    except DataError as problem:
+        return Check("folder", "images", "broken", str(problem), "rename that folder")
     counts = sorted(len(files) for files in found.classes.values())
     each = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
     text = f"{len(counts)} class{'es' if len(counts) > 1 else ''} of {each} images, {sum(counts):,} in all"
