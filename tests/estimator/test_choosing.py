@@ -48,6 +48,12 @@ def test_halves_hold_out_every_image_once_and_keep_every_class() -> None:
     assert halves(torch.arange(5), seed=0) is None
 
 
+def test_larger_halves_of_odd_classes_go_to_both_sides() -> None:
+    folds = halves(torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 4, 5, 5]), seed=0)
+    assert folds is not None
+    assert sorted(len(fold.held) for fold in folds) == [7, 8]
+
+
 def test_large_sets_are_tried_on_a_part() -> None:
     folds = halves(torch.arange(5).repeat(100), seed=0, most=50)
     assert folds is not None

@@ -80,16 +80,16 @@ def halves(labels: Tensor, seed: int, most: int = MOST) -> tuple[Fold, Fold] | N
     always: list[int] = []
     classes = [torch.nonzero(labels == c)[:, 0] for c in sorted(set(labels.tolist()))]
     each = max(2, most // len(classes))
-    turn = 0
-    for places in classes:
+    for number, places in enumerate(classes):
         drawn = places[torch.randperm(len(places), generator=generator)][:each].tolist()
         if len(drawn) == 1:
             always += drawn
             continue
+        ahead = len(sides[0]) - len(sides[1])
+        turn = int(ahead > 0) if ahead else number  # a larger half goes to the side that has fewer images
         for place in drawn:
             sides[turn % 2].append(place)
             turn += 1
-        turn += len(drawn) % 2 == 0  # else every odd class would give its larger half to the same side
     if not sides[0]:
         return None
     first, second = (torch.tensor(sorted(side)) for side in sides)
