@@ -4,13 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from fewshift.cli import demo_steps
 from fewshift.data.drawn import drawn_suite
 from fewshift.data.pixels import practical
+from fewshift.errors import MissingExtra
 from fewshift.evaluation.html import page
 from fewshift.evaluation.report import make_report
 from fewshift.evaluation.scores import read_scores
 from fewshift.nets.kit import load_kit
 from fewshift.presets.demo import DEMO_METHODS, DemoPlan, run_demo
+from fewshift.progress import silent
 from fewshift.training.settings import (
     BackboneSettings,
     ClassifierSettings,
@@ -58,3 +61,14 @@ def test_every_stage_leaves_what_the_next_one_needs_and_a_second_run_repeats_not
 def test_the_seed_names_all_training_too() -> None:
     plan = DemoPlan(seed=3)
     assert [plan.backbone.seed, plan.preconditioners.seed, plan.classifier.seed] == [3, 3, 3]
+
+
+def test_the_drawn_suite_takes_the_place_of_the_open_one_and_the_remedy_is_said_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lacks(*_: object, **__: object) -> None:
+        raise MissingExtra("npm", "data")
+
+    monkeypatch.setattr(demo_steps, "build_open_suite", lacks)
+    assert demo_steps._suite(None, silent).name == "drawn"
+    assert "pip install 'fewshift[data]'" in " ".join(capsys.readouterr().out.split())

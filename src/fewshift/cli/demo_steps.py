@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import typer
+from rich.text import Text
 
 from fewshift.cli.console import out as console
 from fewshift.cli.tables import add_row, plain_table, print_table
@@ -71,4 +72,4 @@ def _print_domains(suite: Suite) -> None:
 
 
 def _say(sentence: str) -> None:
-    console.print(f"[bold]•[/bold] {sentence}", highlight=False)
+    console.print(Text.assemble(("• ", "bold"), sentence))  # brackets in it are no markup
