@@ -158,6 +158,16 @@ def test_exif_orientation_is_obeyed_unless_the_protocol_forbids(orientation: int
     assert decode(data, "x", upright=False).shape[:2] == as_stored.size[::-1]
 
 
+def test_exif_orientation_behind_the_pixels_of_a_png_is_obeyed_too() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    data = encoded(photograph(), "PNG", exif=exif)
+    begin, end = data.index(b"eXIf") - 4, data.index(b"IDAT") - 4
+    late = data[:begin] + data[end:-12] + data[begin:end] + data[-12:]
+    assert np.array_equal(decode(late, "x"), decode(data, "x"))
+    assert decode(late, "x").shape[:2] == photograph().size
+
+
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF")  # Pillow's own
 def test_damaged_exif_does_not_lose_the_picture() -> None:
     data = encoded(photograph(), "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\xff\xff garbage")

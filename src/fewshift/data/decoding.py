@@ -42,8 +42,9 @@ def decode(encoded: bytes, where: object, *, upright: bool = True, grey: bool = 
         return plain if grey or plain.shape[2] == 3 else plain.repeat(3, axis=2)
     with _faults_named(where):
         picture = open_picture(encoded, where)
-        if upright and "exif" in picture.info:
-            picture = _turned_upright(picture)
+        if upright:
+            picture.load()  # in a PNG the orientation may stand behind the pixels
+            picture = _turned_upright(picture) if "exif" in picture.info else picture
         return np.array(_to_rgb(picture, where))
 
 
