@@ -77,11 +77,12 @@ class FewShotClassifier(SklearnContract, FitResults):
         read = inputs.read(items, opened.rule, track)
         support = Support(read.images, torch.tensor(codes), read.names, tuple(classes.tolist()))
         fitted = adapt(Tools(opened.kit, opened.engine, *self._asked, track), support)
+        from_its_file = self._carried[0] and self.kit is self._kit_of_fit  # then no other place has that kit
         self._now_open = opened  # not before: a fit that fails changes nothing
         self._kit_of_fit = opened.name if self.kit is None else self.kit
         self._rule_of_fit, self._name_of_fit = opened.rule, opened.name
         self._asked_of_fit, self._precision_of_fit = self._asked, self.precision
-        self._loaded_with = (False, False)
+        self._loaded_with = (from_its_file, False)
         self._keep(fitted, support, began)
         return self
 
@@ -193,12 +194,12 @@ class FewShotClassifier(SklearnContract, FitResults):
         It names its kit; `with_backbone` puts the frozen weights in, so that no kit is needed to predict.
         `with_support` keeps the support images, small and in 8 bits, so that a loaded classifier can be
         re-adapted; with both, the whole kit goes in. If not said, a classifier keeps what it was loaded with,
-        and a fresh one neither.
+        the backbone also when it is fitted again on it, and a fresh one neither.
         """
         from fewshift.estimator.saved import write_classifier
 
         fitted, (method, mode, seed) = self.fitted_, self._asked_before
-        had_backbone, had_support = vars(self).get("_loaded_with", (False, False))
+        had_backbone, had_support = self._carried
         if with_backbone is None:
             with_backbone = had_backbone
         if with_support is None:
@@ -216,6 +217,12 @@ class FewShotClassifier(SklearnContract, FitResults):
         )
 
     # --- inside ---------------------------------------------------------------------------------------------
+
+    @property
+    def _carried(self) -> tuple[bool, bool]:
+        """Whether the backbone, and the support images, came from the file that this was loaded from."""
+        carried: tuple[bool, bool] = vars(self).get("_loaded_with", (False, False))
+        return carried
 
     @property
     def _labels(self) -> tuple[Hashable, ...]:
