@@ -52,9 +52,12 @@ def test_a_state_that_does_not_fit_is_refused() -> None:
         copy_into({"a": torch.zeros(1), "b": torch.zeros(1)}, {"a": torch.zeros(1), "c": torch.zeros(1)})
 
 
-def test_an_older_state_that_did_not_tell_of_validation_goes_on() -> None:
+def test_an_older_state_that_told_less_goes_on() -> None:
     older = Checkpoint("backbone", {"settings": {"rate": 0.1}}, 3, {})
     check_same_run(Path("x"), older, "backbone", {"settings": {"rate": 0.1, "validation_tasks": 5}})
+    check_same_run(
+        Path("x"), older, "backbone", {"settings": {"rate": 0.1}, "tasks": {"classes": {"a": "1"}}}
+    )
     newer = Checkpoint("backbone", {"settings": {"rate": 0.1, "validation_tasks": 2}}, 3, {})
     for state, settings in ((older, {"rate": 0.2}), (newer, {"rate": 0.1, "validation_tasks": 5})):
         with pytest.raises(FewshiftError, match="is a state of another run"):

@@ -116,6 +116,25 @@ def test_a_teacher_is_the_network_of_its_run(residents: Residents, tmp_path: Pat
         load_teacher(tmp_path / "nowhere", "red")
 
 
+def test_a_teacher_of_other_classes_or_pixels_is_refused(residents: Residents, tmp_path: Path) -> None:
+    """Its head is compared with the student's class by class; that there are as many says little."""
+    teacher, red = _teacher(residents, tmp_path), residents["red"]
+    names = tuple(f"other {name}" for name in red.spec.class_names)
+    others = replace(red, spec=replace(red.spec, class_names=names))
+    smaller = replace(red, rule=replace(red.rule, size=20))
+    for held, said in ((others, "other classes than this run's"), (smaller, "other pixels than this run's")):
+        with pytest.raises(FewshiftError, match=said):
+            BackboneLearner({"red": held}, backbone_settings(), {"red": teacher}, PROTOCOL, ALONE)
+
+
+def test_a_run_does_not_go_on_with_other_classes(residents: Residents, tmp_path: Path) -> None:
+    red = residents["red"]
+    train({"red": red}, backbone_settings(updates=1), tmp_path)
+    others = replace(red, spec=replace(red.spec, class_names=red.spec.class_names[::-1]))
+    with pytest.raises(FewshiftError, match=r"its tasks\.classes\.red is"):
+        train({"red": others}, backbone_settings(updates=2), tmp_path, resume=True)
+
+
 def test_a_run_goes_on_with_the_same_validation_or_not_at_all(residents: Residents, tmp_path: Path) -> None:
     """Scores of other tasks cannot be compared, and without any the best state would be an old one."""
     train(residents, backbone_settings(updates=1, validation_tasks=1), tmp_path)

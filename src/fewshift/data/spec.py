@@ -56,6 +56,10 @@ class Spec:
         }
         return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()[:16]
 
+    def names_fingerprint(self) -> str:
+        """A short hash of which classes these are: others may have as many images each."""
+        return hashlib.sha256(json.dumps(self.class_names).encode()).hexdigest()[:16]
+
 
 def flat_spec(
     name: str, class_names: tuple[str, ...], images_per_class: tuple[int, ...], counts: Mapping[Split, int]

@@ -31,6 +31,7 @@ from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.settings import BackboneSettings
 from fewshift.training.students import Students
 from fewshift.training.tasks import ResidentTasks, validation_addresses
+from fewshift.training.teachers import check_same_images, images_of
 from fewshift.training.validation import by_domain, centroid_accuracy
 
 PAPER_WATCH = Watch(log_every=50, checkpoint_every=2_000, validate_every=48_000)
@@ -83,6 +84,8 @@ class BackboneLearner:
         )
         dim = self.model.net.dim
         self.students = Students(teachers, classes, dim, settings.distillation, settings.seed, self.device)
+        for name, teacher in teachers.items():
+            check_same_images(teacher, self.tasks.identity(), name)
 
     def update(self, step: int) -> Metrics:
         """Σ_k CE_k, plus what the teachers of domains say whose weight has not expired."""
@@ -183,7 +186,7 @@ def train_backbone(
     copy_into(model.state_dict(), part(outcome.checkpoint().tensors, "model"))
     model.eval().requires_grad_(False)
     heads = {
-        name: Teacher(model.net, head)
+        name: Teacher(model.net, head, images_of(learner.tasks.identity(), name))
         for name, head in zip(classes, model.heads, strict=True)
         if isinstance(head, nn.Linear)
     }

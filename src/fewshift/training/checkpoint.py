@@ -71,7 +71,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 # states of some commands did not say these at first
-NOT_TOLD_ONCE = {"settings.validation_tasks", "settings.validation_sets"}
+NOT_TOLD_ONCE = ("settings.validation_tasks", "settings.validation_sets", "tasks.classes.")
 
 
 def check_same_run(path: Path, state: Checkpoint, kind: str, identity: Mapping[str, Any]) -> None:
@@ -81,8 +81,9 @@ def check_same_run(path: Path, state: Checkpoint, kind: str, identity: Mapping[s
             f"{path} is a state of train {state.kind}, not of train {kind}: give another folder"
         )
     ours, theirs = _flat(identity), _flat(state.identity)
-    for key in sorted((ours.keys() | theirs.keys()) - (NOT_TOLD_ONCE - theirs.keys())):
-        if ours.get(key) != theirs.get(key):
+    for key in sorted(ours.keys() | theirs.keys()):
+        told = key in theirs or not key.startswith(NOT_TOLD_ONCE)
+        if told and ours.get(key) != theirs.get(key):
             raise FewshiftError(
                 f"{path} is a state of another run: its {key} is {theirs.get(key)}, this run's is "
                 f"{ours.get(key)}: resume with the same settings and data, or give another folder"

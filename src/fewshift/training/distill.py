@@ -23,6 +23,7 @@ class Teacher:
 
     net: nn.Module
     head: nn.Linear
+    images: Mapping[str, str] = field(default_factory=dict)  # `images_of` its run, as far as that told
 
 
 @dataclass(frozen=True, kw_only=True)

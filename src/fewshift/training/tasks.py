@@ -120,10 +120,11 @@ class ResidentTasks:
         return self.residents[address.domain].episode(plan_task(among, address.seed, address.index))
 
     def identity(self) -> dict[str, object]:
-        """Fingerprints of the domains' specs, the pixel rule and the protocol."""
+        """Fingerprints of the domains' specs and class names, the pixel rule and the protocol."""
         return {
             "order": list(self.residents),
             "domains": {name: domain.spec.fingerprint() for name, domain in self.residents.items()},
+            "classes": {name: domain.spec.names_fingerprint() for name, domain in self.residents.items()},
             "pixels": next(iter(self.residents.values())).made_of,
             "protocol": self.protocol.to_dict(),
         }

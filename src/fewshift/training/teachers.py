@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -32,4 +34,21 @@ def load_teacher(folder: Path, domain: str) -> Teacher:
     model.load_state_dict(tensors)
     head = model.heads[domains.index(domain)]
     assert isinstance(head, nn.Linear)
-    return Teacher(model.net.eval(), head.eval())
+    return Teacher(model.net.eval(), head.eval(), images_of(state.identity["tasks"], domain))
+
+
+def images_of(tasks: Mapping[str, Any], domain: str) -> dict[str, str]:
+    """What a teacher and its student must share, of what a run tells: pixels and the domain's classes."""
+    classes = tasks.get("classes", {})  # older runs did not tell
+    return {"pixels": tasks["pixels"], **({"classes": classes[domain]} if domain in classes else {})}
+
+
+def check_same_images(teacher: Teacher, tasks: Mapping[str, Any], domain: str) -> None:
+    """Refuse a teacher whose head tells other classes apart, or that never saw images of this size."""
+    ours = images_of(tasks, domain)
+    for what, theirs in teacher.images.items():
+        if theirs != ours[what]:
+            raise FewshiftError(
+                f"the teacher of {domain} was trained on other {what} than this run's ({theirs}, not "
+                f"{ours[what]}): train the teacher on the same data"
+            )
