@@ -31,6 +31,12 @@ def test_a_policy_its_preconditioners_and_their_scores(
     assert found.classifier is not None
     assert found.domains == SEEN
     assert found.info[UNDER_POLICY]["updates_done"] == 1
+    for idle in (("--rank", 2), ("--start-rate", 0.1), ("--start-rank", 2)):
+        done = fewshift(
+            *("train", "preconditioners", "--policy", "--kit", ta2, "--out", tmp_path / "x.kit", *train),
+            *idle,
+        )
+        assert done.code == 2, f"{idle[0]} would change nothing"
     done = fewshift("train", "policy", "--kit", both, "--out", tmp_path / "new.kit", *train, "--seed", 1)
     assert done.code == 0, done.err
     assert set(load_kit(tmp_path / "new.kit").parts) == {PART}, "what was learned under the old one is gone"

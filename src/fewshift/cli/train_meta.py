@@ -58,7 +58,7 @@ def run_preconditioners(wanted: MetaWanted) -> None:
     kit_path, folder = places(wanted.source.out, "preconditioners")
     with prepared(wanted, words(wanted.domains)) as ready:
         recipe = with_changes(PRECONDITIONERS[wanted.preset](ready.tasks.domains), wanted)
-        _refuse_idle(wanted, recipe.settings)
+        refuse_idle(wanted, recipe.settings)
         if not recipe.settings.train_starts and wanted.changes.get("start_rank") is None:
             recipe = replace(recipe, settings=replace(recipe.settings, start_rank=None))  # a preset's
         ways = ways_to_learn(ready, wanted)
@@ -95,7 +95,7 @@ def ways_to_learn(ready: Ready, wanted: MetaWanted) -> MetaGradients:
     return best_meta_gradients(ready.backbone, precision)
 
 
-def _refuse_idle(wanted: MetaWanted, settings: PreconditionerSettings) -> None:
+def refuse_idle(wanted: MetaWanted, settings: PreconditionerSettings) -> None:
     """Refuse options that would change nothing."""
     given = {name for name, value in wanted.changes.items() if value not in (None, False)}
     if "rank" in given and settings.design not in FEW_ROWS:

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fewshift.cli.train_meta import about_run, prepared, skipped_note, ways_to_learn, with_changes
+from fewshift.cli.train_meta import (
+    about_run,
+    prepared,
+    refuse_idle,
+    skipped_note,
+    ways_to_learn,
+    with_changes,
+)
 from fewshift.cli.train_shared import finish, places
 from fewshift.cli.train_wanted import MetaWanted
 from fewshift.cli.words import words
@@ -35,6 +42,7 @@ def run_under_policy(wanted: MetaWanted) -> None:
             )
         make = quick_preconditioners if wanted.quick else paper_preconditioners
         recipe = with_changes(make(domains), wanted)
+        refuse_idle(wanted, recipe.settings)
         ways = ways_to_learn(ready, wanted)
         trained = train_preconditioners_under(
             policy,

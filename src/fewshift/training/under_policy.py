@@ -104,7 +104,7 @@ def train_preconditioners_under(
     team: Team = ALONE,
 ) -> TrainedPreconditioners:
     """Algorithm 1 under a policy. The best validated state is returned."""
-    if settings.train_starts:
+    if settings.train_starts or settings.start_rank is not None:
         raise FewshiftError(
             "train preconditioners: starting values are learned without a policy: leave one of the two out"
         )
