@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fewshift.data.official import SEEN
+from fewshift.presets.baselines import quick_selector, quick_template
+from fewshift.presets.maml import paper_maml
 from fewshift.presets.training import (
     SINGLE_DOMAIN,
     changed,
@@ -94,3 +96,13 @@ def test_changes_leave_the_rest_alone() -> None:
     assert (other.settings.rate, other.settings.seed, other.watch.checkpoint_every) == (0.5, 3, 7)
     assert other.settings.rank is recipe.settings.rank
     assert changed(recipe) == recipe
+
+
+def test_a_run_of_another_length_ends_at_a_low_rate() -> None:
+    """One cosine is stretched over a longer run; restarting ones keep their period, or fit a shorter run."""
+    for recipe in (quick_backbone(EIGHT), quick_selector(), quick_template(), quick_preconditioners(EIGHT)):
+        for updates in (10, recipe.settings.updates + 1):
+            assert changed(recipe, updates=updates).settings.period == updates
+    paper = paper_classifier(EIGHT)
+    assert [changed(paper, updates=updates).settings.period for updates in (100, 8_000)] == [100, 500]
+    assert changed(paper_maml("sgd", EIGHT), updates=5).settings.period is None

@@ -70,8 +70,6 @@ def run(wanted: Wanted) -> None:
         settings = recipe.settings
         if wanted.batch is not None:
             settings = replace(settings, default_batch=wanted.batch, batches={})
-        if wanted.updates is not None:
-            settings = replace(settings, period=min(settings.period, wanted.updates))
         size = wanted.image_size or (QUICK_SIZE if quick else 84)
         pad = min(settings.augmentation.pad, size // 8)
         varied = replace(settings.augmentation, pad=pad)

@@ -203,9 +203,6 @@ def with_changes(recipe: Recipe[S], wanted: MetaWanted) -> Recipe[S]:
     if inner := {name: value for name, value in wanted.inner.items() if value is not None}:
         assert not isinstance(recipe.settings, PolicySettings)  # it has no inner level
         changes["inner"] = replace(recipe.settings.inner, **inner)
-    if changes.get("updates") is not None and not isinstance(recipe.settings, PolicySettings):
-        once = recipe.settings.period == recipe.settings.updates  # the rate falls once, over the whole run
-        changes["period"] = changes["updates"] if once else min(recipe.settings.period, changes["updates"])
     return changed(recipe, wanted.run.save_every, wanted.validate_every, wanted.keep_last, **changes)
 
 

@@ -70,12 +70,8 @@ def ready(wanted: Wanted) -> Iterator[Ready]:
 
 
 def with_changes(recipe: Recipe[S], wanted: Wanted, **more: Any) -> Recipe[S]:
-    """The preset with the options in it, and with `more`; a shorter run has a shorter cosine."""
-    given = {name: value for name, value in {**wanted.changes, **more}.items() if value is not None}
-    period = getattr(recipe.settings, "period", None)
-    if "updates" in given and period is not None:
-        given["period"] = min(period, given["updates"])
-    return changed(recipe, wanted.run.save_every, **given)
+    """The preset with the options in it, and with `more`."""
+    return changed(recipe, wanted.run.save_every, **wanted.changes, **more)
 
 
 def run_selector(wanted: Wanted) -> None:

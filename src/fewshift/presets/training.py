@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fewshift.data.protocol import Protocol
 from fewshift.training.augment import Augmentation
@@ -199,7 +199,11 @@ def changed(
     keep_last: bool = False,
     **values: object,
 ) -> Recipe[S]:
-    """The recipe with other settings where a value is not None."""
+    """The recipe with other settings where a value is not None.
+
+    With other `updates` a rate that falls once, over the whole run, does so still; a cosine that restarts
+    keeps its period, but is no longer than the run.
+    """
     if save_every is not None:
         recipe = replace(recipe, watch=replace(recipe.watch, checkpoint_every=save_every))
     if validate_every is not None:
@@ -207,4 +211,9 @@ def changed(
     if keep_last:
         recipe = replace(recipe, watch=replace(recipe.watch, keep_last=True))
     given = {name: value for name, value in values.items() if value is not None}
+    before: Any = recipe.settings
+    period = getattr(before, "period", None)
+    if period is not None and "updates" in given:
+        once = period == before.updates
+        given["period"] = given["updates"] if once else min(period, given["updates"])
     return replace(recipe, settings=replace(recipe.settings, **given))  # type: ignore[type-var]
