@@ -209,6 +209,7 @@ def test_memory_is_flat_over_a_hundred_steps(backbone: Backbone, tasks: Resident
     [
         ({"updates": 0}, "updates is 0"),
         ({"rate": 0.0}, "the rate is 0"),
+        ({"start_rate": -1.0}, "the rate of the starting values is -1"),
         ({"design": "none"}, "no preconditioner design 'none'"),
     ],
 )

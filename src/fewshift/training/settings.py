@@ -109,8 +109,9 @@ class PreconditionerSettings:
                 raise FewshiftError(f"train preconditioners: {name} is {getattr(self, name)}: give 1 or more")
         if self.start_rank is not None and self.start_rank < 1:
             raise FewshiftError(f"train preconditioners: start_rank is {self.start_rank}: give 1 or more")
-        if not (0 < self.rate < inf and 0 < self.start_rate < inf):
-            raise FewshiftError(f"train preconditioners: the rate is {self.rate}: give more than 0")
+        for name, rate in (("rate", self.rate), ("rate of the starting values", self.start_rate)):
+            if not 0 < rate < inf:
+                raise FewshiftError(f"train preconditioners: the {name} is {rate}: give more than 0")
 
 
 @dataclass(frozen=True, kw_only=True)
