@@ -4,9 +4,12 @@ from pathlib import Path
 
 from tiny_world import SEEN, Fewshift
 
+from fewshift.cli.train_shared import capped
 from fewshift.core.starts import DomainStarts, LowRankStarts
+from fewshift.data.protocol import VARYING
 from fewshift.nets.feature_classifier import FeatureClassifier
 from fewshift.nets.kit import load_kit
+from fewshift.presets.training import QUICK_TASKS
 
 
 def test_small_domains_learn_bounded_matrices_and_starts_around_a_common_one(
@@ -90,3 +93,8 @@ def test_backbones_of_small_domains_are_varied_more(
     assert found.code == 0, found.err
     varied = load_kit(out).info["backbone"]["settings"]["augmentation"]
     assert (varied["zoom"], varied["flip"], varied["pad"]) == (0.4, True, 2)
+
+
+def test_a_support_cap_makes_tasks_smaller_only() -> None:
+    assert capped(QUICK_TASKS, 200) == capped(QUICK_TASKS, None) == QUICK_TASKS
+    assert capped(VARYING, 200).max_support == 200

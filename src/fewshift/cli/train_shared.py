@@ -92,8 +92,8 @@ def about(settings: Any, outcome: Outcome, protocol: Protocol | None = None) -> 
 
 
 def capped(protocol: Protocol, cap: int | None) -> Protocol:
-    """The protocol with the support cap of the command line."""
-    return protocol if cap is None else replace(protocol, max_support=cap)
+    """The protocol with the support cap of the command line, which makes tasks smaller only."""
+    return protocol if cap is None else replace(protocol, max_support=min(cap, protocol.max_support))
 
 
 def finish(kit: Kit, path: Path, session: Session, sentence: str) -> None:
