@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,13 @@ def test_finished_extractors_are_taken_as_they_are(
         assert torch.equal(kit.parts["extractors"].tensors[f"glyphs/{name}"], tensor)
     assert not (tmp_path / "x.run" / "shapes").exists()
     assert kit.info["extractors"]["shapes"] == {"kit": "backbone.kit"}
+    other = tmp_path / "other.kit"
+    save_kit(replace(load_kit(backbone), images=ImageSettings(size=24, kind="practical")), other)
+    done = fewshift(
+        *train("extractors", backbone, records, tmp_path / "y.kit", "--extractor", f"shapes={other}")
+    )
+    assert done.code == 2
+    assert "its images are of 24 pixels" in done.err
 
 
 def test_flute_stopped_between_its_stages_goes_on(

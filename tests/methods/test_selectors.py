@@ -72,9 +72,10 @@ def test_extractors_are_the_networks_they_were_taken_from(untrained_kit: Kit) ->
             torch.testing.assert_close(found(images)[:, place], expected, rtol=close, atol=close)
 
 
-def test_extractors_of_another_width_or_beyond_16_bits_are_refused(untrained_kit: Kit) -> None:
-    with pytest.raises(FewshiftError, match=r"another architecture.*train it with the same width"):
-        extractors_part(untrained_kit, {"birds": freeze(ResNet18(8))})
+def test_extractors_of_another_form_or_beyond_16_bits_are_refused(untrained_kit: Kit) -> None:
+    for other, said in ((ResNet18(8), "train one like that"), (ResNet18(4, stem_padding=1), "stem padding")):
+        with pytest.raises(FewshiftError, match=rf"another architecture.*{said}"):
+            extractors_part(untrained_kit, {"birds": freeze(other)})
     loud = freeze(ResNet18(4))
     loud.frozen["bn1.running_var"].fill_(1e6)
     with pytest.raises(FewshiftError, match="does not fit into 16 bits"):

@@ -42,16 +42,26 @@ def run_extractors(wanted: Wanted, given: Sequence[str], half: bool) -> None:
         info: dict[str, Any] = {}
         for domain in found.held:
             if domain in known:
-                backbones[domain], info[domain] = (
-                    load_kit(known[domain]).backbone,
-                    {"kit": known[domain].name},
-                )
+                backbones[domain] = _given_backbone(known[domain], domain, found.kit)
+                info[domain] = {"kit": known[domain].name}
             else:
                 backbones[domain], info[domain] = _trained(domain, wanted, found, folder / domain)
         part = extractors_part(found.kit, backbones, torch.float16 if half else None)
         others = {name: own for name, own in found.kit.parts.items() if name != URT}  # it selects among these
         kept = replace(found, kit=replace(found.kit, parts=others))
         kept.keep(kit_path, {PART: part}, {PART: info}, f"collected the extractors of {', '.join(backbones)}")
+
+
+def _given_backbone(path: Path, domain: str, kit: Kit) -> Backbone:
+    """The backbone of a finished kit, which has to read the images that this kit's backbone reads."""
+    given = load_kit(path)
+    ours, theirs = ((k.images.size, k.images.mean, k.images.std) for k in (kit, given))
+    if ours != theirs:
+        raise FewshiftError(
+            f"--extractor {domain}={path}: its images are of {theirs[0]} pixels, mean {theirs[1]}, spread "
+            f"{theirs[2]}, and this kit's of {ours[0]}, {ours[1]}, {ours[2]}: train one on the same images"
+        )
+    return given.backbone
 
 
 def _trained(domain: str, wanted: Wanted, found: Ready, folder: Path) -> tuple[Backbone, Mapping[str, Any]]:

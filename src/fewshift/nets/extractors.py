@@ -12,6 +12,7 @@ from fewshift.core.selection import unit_features
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.kit import Kit, Part
+from fewshift.nets.resnet import ResNet18
 from fewshift.nets.tensor_file import join, part
 
 PART = "extractors"
@@ -53,7 +54,7 @@ def extractors_part(kit: Kit, backbones: Mapping[str, Backbone], dtype: torch.dt
             odd = next(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
             raise FewshiftError(
                 f"the extractor of {domain} has another architecture than the kit's backbone ({odd} is "
-                f"{theirs.get(odd)}, not {ours.get(odd)}): train it with the same width"
+                f"{theirs.get(odd)}, not {ours.get(odd)}): train one like that"
             )
         tensors[domain] = {name: t.to("cpu", dtype or t.dtype) for name, t in backbone.frozen.items()}
         if not all(tensor.isfinite().all() for tensor in tensors[domain].values()):
@@ -62,4 +63,7 @@ def extractors_part(kit: Kit, backbones: Mapping[str, Backbone], dtype: torch.dt
 
 
 def _shapes(backbone: Backbone) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(tensor.shape) for name, tensor in backbone.frozen.items()}
+    """What two backbones of one architecture share; the stem's padding shows in no weight."""
+    net = backbone.net
+    padding = {"stem padding": (net.stem_padding,)} if isinstance(net, ResNet18) else {}
+    return {**padding, **{name: tuple(tensor.shape) for name, tensor in backbone.frozen.items()}}
