@@ -8,18 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 from patterns import WATCH, resnet_backbone, tiny_backbone
+from torch import nn
 
+from fewshift.core.proto_head import WEIGHT
 from fewshift.core.rules import RULES
 from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS
-from fewshift.nets.backbone import Backbone
+from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.fast_weights import fast_net
 from fewshift.nets.kit import Kit, load_kit, save_kit
 from fewshift.presets.maml import paper_maml, quick_maml
 from fewshift.training.checkpoint import load_checkpoint
 from fewshift.training.distributed import ALONE
 from fewshift.training.loop import LAST
-from fewshift.training.maml import MamlLearner, MamlSettings, meta_learned, task_judge, train_maml
+from fewshift.training.maml import MamlLearner, MamlSettings, maml_part, meta_learned, task_judge, train_maml
 from fewshift.training.tasks import ResidentTasks, task_addresses
 from fewshift.types import Episode
 
@@ -109,7 +111,7 @@ def test_the_rule_moves_at_its_own_rate(backbone: Backbone, tasks: ResidentTasks
     kernel = learner.weights["weights/conv.weight"].detach().clone()
     learner.update(0)
     after = learner.meta.rule_tensors({n: t.detach() for n, t in learner.weights.items()})
-    moved = (after["head.weight|inputs"] - before["head.weight|inputs"]).abs().max()
+    moved = (after[f"{WEIGHT}|inputs"] - before[f"{WEIGHT}|inputs"]).abs().max()
     assert float(moved) == pytest.approx(0.02, rel=1e-2)
     shift = (learner.weights["weights/conv.weight"].detach() - kernel).abs().max()
     assert float(shift) == pytest.approx(1e-3, rel=1e-2)
@@ -159,6 +161,42 @@ def test_what_was_learned_lands_in_a_kit(tasks: ResidentTasks, tmp_path: Path) -
     torch.testing.assert_close(again, wanted, rtol=1e-2, atol=1e-2)
     with pytest.raises(FewshiftError, match="fewshift train maml --rule alfa"):
         METHODS["alfa"](loaded)
+
+
+class Headed(nn.Module):
+    """A network with a kernel of the name that a task's head once had, as EfficientNet-Lite0 has one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Conv2d(3, 8, 3, 2, bias=False)
+        self.last = nn.Linear(8, 8, bias=False)
+        nn.init.eye_(self.last.weight)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        features: torch.Tensor = self.last(torch.relu(self.head(images)).amax(dim=(2, 3)))
+        return features
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_networks_own_head_is_no_tasks_head(tasks: ResidentTasks, rule: str) -> None:
+    learner = MamlLearner(freeze(Headed()), tasks, replace(QUICK, rule=rule, steps=1), ALONE)
+    kernel = learner.weights["weights/head.weight"].detach().clone()
+    learner.update(0)
+    assert not torch.equal(learner.weights["weights/head.weight"].detach(), kernel)
+
+
+def test_kits_that_called_a_tasks_head_otherwise_are_read(backbone: Backbone, tasks: ResidentTasks) -> None:
+    settings = replace(QUICK, rule="meta-curvature")
+    learned = {name: tensor + 0.01 for name, tensor in meta_learned(backbone, settings).start().items()}
+    today = maml_part(backbone, settings, learned)
+    older = replace(today, tensors={n.replace("task head", "head"): t for n, t in today.tensors.items()})
+    assert older.tensors.keys() != today.tensors.keys()
+    episode = some_episode(tasks)
+    found = [
+        METHODS["meta_curvature"](Kit(backbone, parts={"meta_curvature": part})).adapt(episode.task)
+        for part in (older, today)
+    ]
+    assert torch.equal(*(adapted(episode.query.images) for adapted in found))
 
 
 @pytest.mark.parametrize("rule", RULES)

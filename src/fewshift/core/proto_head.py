@@ -13,7 +13,7 @@ from torch import Tensor
 from fewshift.core.centroids import prototypes
 from fewshift.types import TaskParams
 
-WEIGHT, BIAS = "head.weight", "head.bias"
+WEIGHT, BIAS = "task head.weight", "task head.bias"  # no network's own names, as head.weight may be
 
 
 def proto_head(features: Tensor, labels: Tensor, way: int) -> TaskParams:  # (n, d), (n,) -> (way, d), (way,)
