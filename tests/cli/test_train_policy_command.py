@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shutil import copytree
 
 from tiny_world import SEEN, Fewshift, options
 
 from fewshift.evaluation.scores import read_scores
-from fewshift.nets.kit import load_kit
+from fewshift.nets.feature_kit import with_sites
+from fewshift.nets.kit import load_kit, save_kit
 from fewshift.nets.policy import PART
 from fewshift.nets.preconditioner_part import UNDER_POLICY
 
@@ -68,6 +70,26 @@ def test_what_is_missing_is_named(fewshift: Fewshift, records: Path, tiny_kit: P
     )
     assert done.code == 2
     assert "--policy has no settings for --preset small" in done.err
+
+
+def test_a_kit_that_can_have_no_policy_is_refused_before_any_image_is_read(
+    fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path
+) -> None:
+    last = tmp_path / "last.kit"
+    save_kit(with_sites(load_kit(tiny_kit), "last"), last)
+    torn = tmp_path / "torn"
+    copytree(records, torn)
+    for file in torn.rglob("*.tfrecords"):
+        file.write_bytes(b"\0" * file.stat().st_size)
+    for kit, more, said in (
+        (last, (), "a policy needs"),
+        (tiny_kit, ("--policy",), "nothing trained for policy"),
+    ):
+        stage = "preconditioners" if more else "policy"
+        words = ("train", stage, "--kit", kit, "--records", torn, "--out", tmp_path / "x.kit", *FEW, *more)
+        done = fewshift(*words)
+        assert done.code == 2
+        assert said in done.err
 
 
 def test_all_are_those_that_the_kit_can_build(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -137,14 +137,20 @@ def run_classifier(wanted: MetaWanted) -> None:
 
 
 @contextmanager
-def prepared(wanted: MetaWanted, names: list[str] | None) -> Iterator[Ready]:
-    """Everything a meta-training run reads; `names` None: the domains of the kit's preconditioners."""
+def prepared(
+    wanted: MetaWanted, names: list[str] | None, check: Callable[[Kit], object] = lambda kit: None
+) -> Iterator[Ready]:
+    """Everything a meta-training run reads; `names` None: the domains of the kit's preconditioners.
+
+    `check` refuses a kit before the images are read, which may take minutes.
+    """
     with session_of(wanted.run) as session:
         _, kit = find_kit(wanted.source.kit, session.device)
         if wanted.sites is not None:
             if kit.parts and session.team.leads:
                 typer.echo(f"--sites: the new kit is without {', '.join(kit.parts)} of the old one", err=True)
             kit = with_sites(kit, wanted.sites)
+        check(kit)
         if names is None:
             if kit.preconditioners is None:
                 raise FewshiftError(

@@ -19,7 +19,7 @@ from fewshift.cli.train_wanted import MetaWanted
 from fewshift.cli.words import words
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import Kit, Part
-from fewshift.nets.policy import PART, policy_of, policy_part
+from fewshift.nets.policy import PART, adapted_convs, policy_of, policy_part
 from fewshift.nets.preconditioner_part import UNDER_POLICY, preconditioner_part
 from fewshift.presets.rates import BY_METHOD
 from fewshift.presets.training import paper_policy, paper_preconditioners, quick_policy, quick_preconditioners
@@ -32,7 +32,7 @@ def run_under_policy(wanted: MetaWanted) -> None:
     if wanted.preset not in ("paper", "quick"):
         raise FewshiftError(f"--policy has no settings for --preset {wanted.preset}: choose paper or quick")
     kit_path, folder = places(wanted.source.out, "tsp_ta2")
-    with prepared(wanted, words(wanted.domains)) as ready:
+    with prepared(wanted, words(wanted.domains), policy_of) as ready:
         policy = policy_of(ready.kit)
         domains = ready.tasks.domains
         if ready.kit.domains and ready.kit.domains != domains:
@@ -63,7 +63,7 @@ def run_under_policy(wanted: MetaWanted) -> None:
 def run_policy(wanted: MetaWanted) -> None:
     """TA²-Net's policy, then write the kit."""
     kit_path, folder = places(wanted.source.out, "policy")
-    with prepared(wanted, words(wanted.domains)) as ready:
+    with prepared(wanted, words(wanted.domains), lambda kit: adapted_convs(kit.backbone)) as ready:
         make = quick_policy if wanted.quick else paper_policy
         recipe = with_changes(make(ready.tasks.domains), wanted)
         trained = train_policy(

@@ -89,21 +89,24 @@ class SitePolicy(nn.Module):
         return response + (shares @ self.biases)[:, None, None]
 
 
+def adapted_convs(backbone: Backbone) -> tuple[str, ...]:
+    """The convolutions that a policy decides about; refused where there can be no policy."""
+    net = backbone.net
+    if type(net) is not ResNet18 or type(backbone.adapters) is not ResidualAdapters:
+        raise FewshiftError(f"a policy needs a ResNet18 with residual adapters, not {type(net).__name__}")
+    if backbone.adapters.convs != resnet18_adapters().convs:
+        raise FewshiftError("a policy needs adapters beside every 3x3 convolution, not beside some of them")
+    return backbone.adapters.convs
+
+
 class AdapterPolicy(nn.Module):
     """A head and three adapters for every adapted convolution of a `ResNet18`."""
 
     def __init__(self, backbone: Backbone, temperature: float = 10.0) -> None:
         super().__init__()
-        net = backbone.net
-        if type(net) is not ResNet18 or type(backbone.adapters) is not ResidualAdapters:
-            raise FewshiftError(f"a policy needs a ResNet18 with residual adapters, not {type(net).__name__}")
-        if backbone.adapters.convs != resnet18_adapters().convs:
-            raise FewshiftError(
-                "a policy needs adapters beside every 3x3 convolution, not beside some of them"
-            )
         self.temperature = temperature
-        self.sites = backbone.adapters.convs
-        modules = [net.get_submodule(site) for site in self.sites]
+        self.sites = adapted_convs(backbone)
+        modules = [backbone.net.get_submodule(site) for site in self.sites]
         self.at = nn.ModuleList(
             SitePolicy(conv.in_channels, conv.out_channels, conv.stride[0])
             for conv in modules
