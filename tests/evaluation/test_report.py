@@ -199,6 +199,13 @@ def test_every_latex_table_says_which_tasks_it_is_of(make_reads: MakeReads) -> N
         assert sum(escape_latex(section.title) in caption for caption in captions) == 3
 
 
+def test_averages_over_the_shots_of_a_curve_come_with_a_warning(make_reads: MakeReads) -> None:
+    cells = {("ncc", "mine 1-shot"): [0.5, 0.6], ("ncc", "mine 2-shot"): [0.6, 0.7]}
+    for protocol, warned in (("curve:way=3,query=10", True), ("one-shot", False)):
+        (section,) = make_report(make_reads(cells, protocol=protocol)).sections
+        assert any("too narrow" in warning for warning in section.warnings) == warned
+
+
 def test_a_rank_is_no_percentage(make_reads: MakeReads) -> None:
     rows = csv.DictReader(io.StringIO(make_report(make_reads(TABLE)).csv()))
     assert {r["unit"] for r in rows if r["group"] == "average rank"} == {"rank"}

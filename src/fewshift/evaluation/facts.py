@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fewshift.evaluation.boards import ROLES, Board
 
+CURVE = "curve:"  # how the protocol of a learning curve's lines begins
 FEW_GROUPS = 3  # of domains that lack the same: more are not listed one by one
 
 
@@ -73,6 +74,11 @@ def warnings(board: Board) -> tuple[str, ...]:
             f"{label} failed on {len(places)} tasks ({some}): queries without finite logits count as wrong"
         )
     found += _unfinished(board)
+    if board.tasks.protocol.startswith(CURVE):
+        found.append(
+            "one curve: its numbers of shots are tested on the same images, so intervals of averages over "
+            "them are too narrow"
+        )
     if board.repeated:
         found.append(f"{board.repeated} lines repeat others to the digit and count once")
     return tuple(found)
