@@ -14,6 +14,7 @@ from fewshift.core.proto_head import WEIGHT
 from fewshift.core.rules import RULES
 from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS
+from fewshift.nets.adapters import adapters_at
 from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.fast_weights import fast_net
 from fewshift.nets.kit import Kit, load_kit, save_kit
@@ -23,7 +24,7 @@ from fewshift.training.distributed import ALONE
 from fewshift.training.loop import LAST
 from fewshift.training.maml import MamlLearner, MamlSettings, maml_part, meta_learned, task_judge, train_maml
 from fewshift.training.tasks import ResidentTasks, task_addresses
-from fewshift.types import Episode
+from fewshift.types import Episode, Labelled, Task
 
 QUICK = MamlSettings(
     updates=4,
@@ -166,9 +167,10 @@ def test_what_was_learned_lands_in_a_kit(tasks: ResidentTasks, tmp_path: Path) -
 class Headed(nn.Module):
     """A network with a kernel of the name that a task's head once had, as EfficientNet-Lite0 has one."""
 
-    def __init__(self) -> None:
+    def __init__(self, layers: bool = False) -> None:
         super().__init__()
-        self.head = nn.Conv2d(3, 8, 3, 2, bias=False)
+        kernel = nn.Conv2d(3, 8, 3, 2, bias=False)
+        self.head = nn.Sequential(kernel) if layers else kernel
         self.last = nn.Linear(8, 8, bias=False)
         nn.init.eye_(self.last.weight)
 
@@ -197,6 +199,18 @@ def test_kits_that_called_a_tasks_head_otherwise_are_read(backbone: Backbone, ta
         for part in (older, today)
     ]
     assert torch.equal(*(adapted(episode.query.images) for adapted in found))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("layers", [False, True])
+def test_a_kit_of_a_network_with_a_head_is_read(rule: str, layers: bool) -> None:
+    net, settings = Headed(layers), replace(QUICK, rule=rule)
+    backbone = freeze(net, adapters_at(net, ()))
+    learned = maml_part(backbone, settings, meta_learned(backbone, settings).start())
+    task = Task(Labelled(torch.randn(6, 3, 28, 28), torch.arange(6) % 3), 3)
+    method = RULES[rule].method
+    adapted = METHODS[method](Kit(backbone, parts={method: learned})).adapt(task)
+    assert adapted(task.support.images).shape == (6, 3)
 
 
 @pytest.mark.parametrize("rule", RULES)

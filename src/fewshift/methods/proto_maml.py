@@ -80,6 +80,7 @@ def built(kit: Kit, rule: str, make: Callable[..., Update[Any]] | None = None) -
     shape = net.shape(weights, settings["inner_rate"], settings["steps"])
     learned = part(held.tensors, "rule")
     if "head.weight" not in weights:  # then that was the task's head, as older kits call it
-        learned = {re.sub(r"^head\.", "task head.", name): tensor for name, tensor in learned.items()}
+        older = re.compile(r"^head\.(?=(weight|bias)(\||$))")  # a network may have a head.0.weight
+        learned = {older.sub("task head.", name): tensor for name, tensor in learned.items()}
     update = (make or kind.make)(learned, shape)
     return ProtoMaml(net, weights, update, settings["test_steps"], kind.method)
