@@ -163,6 +163,15 @@ def test_records_of_other_images_are_not_kept_as_these(tree: Path, tmp_path: Pat
     convert_folder(tmp_path / "other", tmp_path / "zoo")
 
 
+def test_a_folder_is_the_same_from_inside_it(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tree)
+    convert_folder(Path("."), tmp_path / "zoo")
+    convert_folder(tree, tmp_path / "zoo")
+    assert open_domain(tmp_path / "zoo").provenance.origin == "converted from raw"
+
+
 def test_a_bad_image_stops_the_conversion_and_is_named(tree: Path, tmp_path: Path) -> None:
     bad = tree / "cow" / "1.jpg"
     bad.write_bytes(bad.read_bytes()[:300])

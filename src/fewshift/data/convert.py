@@ -74,7 +74,7 @@ def convert_folder(
         now = [path.stat() for path in {*own, *(path.parent for path in own)}]
         return max(max(status.st_mtime, status.st_ctime) for status in now)
 
-    origin = provenance or Provenance(origin=f"converted from {source.name}")
+    origin = provenance or Provenance(origin=f"converted from {source.resolve().name}")
     write_domain(target, spec, images, origin, track, changed)
     return spec
 
