@@ -96,9 +96,8 @@ def make_report(
 
 def refuse_unknown(what: str, asked: Sequence[str] | None, reads: Sequence[Read]) -> None:
     """Raise where a name that was asked for has no line; say which names have some."""
-    known = frozenset[str]().union(*(names_of(read.score) for read in reads))
     for name in asked or ():
-        if plain(name) not in known:
+        if not any(plain(name) in names_of(read.score) for read in reads):
             there = {f"{r.score.method}@{r.score.kit}" if "@" in name else r.score.method for r in reads}
             raise FewshiftError(f"no results of the {what} {name!r}; there are {', '.join(sorted(there))}")
 
