@@ -4,13 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fewshift.core.centroids import cosine_logits, prototypes
-from fewshift.core.selection import (
-    extractor_centres,
-    inner_products,
-    unit_features,
-    weighted_cosine_logits,
-)
+from fewshift.core.centroids import cosine_logits, prototypes, unit
+from fewshift.core.selection import extractor_centres, inner_products, weighted_cosine_logits
 from fewshift.core.urt import attended, attention, initial_selector, selector_logits, selector_loss
 
 EXTRACTORS, DIM, WAY = 4, 5, 3
@@ -20,7 +15,7 @@ def some_features(count: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(count) % WAY
     raw = torch.randn(count, EXTRACTORS, DIM, generator=generator, dtype=torch.float64)
-    return unit_features(raw + labels[:, None, None]), labels
+    return unit(raw + labels[:, None, None]), labels
 
 
 def test_weighted_cosines_equal_those_of_the_concatenation() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_TINY = 1e-16  # added to squared lengths: far below any feature, yet all derivatives at zero stay finite
+TINY = 1e-16  # added to squared lengths: far below any feature, yet all derivatives at zero stay finite
 
 
 def membership(labels: Tensor, way: int, dtype: torch.dtype) -> Tensor:  # (n,) -> (n, way)
@@ -34,7 +34,7 @@ def cosine_logits(
 def unit(vectors: Tensor) -> Tensor:  # (n, d) -> (n, d)
     """Rows of length one, smooth at the zero vector so that second derivatives exist."""
     vectors = widened(vectors)
-    return vectors * (vectors.square().sum(dim=-1, keepdim=True) + _TINY).rsqrt()
+    return vectors * (vectors.square().sum(dim=-1, keepdim=True) + TINY).rsqrt()
 
 
 def widened(values: Tensor) -> Tensor:

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fewshift.core.centroids import prototypes, unit, widened
-
-_TINY = 1e-16
+from fewshift.core.centroids import TINY, prototypes
 
 
 @dataclass(frozen=True)
@@ -24,11 +22,6 @@ class Products:
     cross: Tensor  # (k, n, way)
     samples: Tensor  # (k, n)
     centres: Tensor  # (k, way)
-
-
-def unit_features(features: Tensor) -> Tensor:  # (n, k, d) -> (n, k, d)
-    """Each extractor's feature at length one."""
-    return unit(widened(features))
 
 
 def extractor_centres(features: Tensor, labels: Tensor, way: int) -> Tensor:  # (n, k, d) -> (way, k, d)
@@ -51,6 +44,6 @@ def weighted_cosine_logits(
     """`scale` times the cosine between the concatenations of w_k·feature_k and of w_k·centroid_k."""
     squares = weights.square()
     cross = torch.einsum("k,knw->nw", squares, products.cross)
-    samples = torch.einsum("k,kn->n", squares, products.samples) + _TINY
-    centres = torch.einsum("k,kw->w", squares, products.centres) + _TINY
+    samples = torch.einsum("k,kn->n", squares, products.samples) + TINY
+    centres = torch.einsum("k,kw->w", squares, products.centres) + TINY
     return scale * cross * (samples[:, None] * centres).rsqrt()

@@ -8,13 +8,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fewshift.core.centroids import unit
+from fewshift.core.centroids import TINY, unit
 from fewshift.nets.cells import Cells
 
 MAX_WAY = 50  # the protocol's
 FAR = -1e4  # added to the logits of classes that a task does not have: their share underflows to zero
 SCALE = 10.0  # of the cosines
-_TINY = 1e-16  # added to squared lengths, as in `unit`
 
 
 class Targets:
@@ -85,7 +84,7 @@ def cell_accuracies(logits: Tensor, targets: Targets) -> Tensor:  # (cells, n, M
 
 
 def _inverse_length(vectors: Tensor) -> Tensor:
-    return (vectors.square().sum(dim=-1, keepdim=True) + _TINY).rsqrt_()
+    return (vectors.square().sum(dim=-1, keepdim=True) + TINY).rsqrt_()
 
 
 def _through_unit(gradient: Tensor, units: Tensor, size: Tensor) -> Tensor:

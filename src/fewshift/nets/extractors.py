@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fewshift.core.selection import unit_features
+from fewshift.core.centroids import unit
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.kit import Kit, Part
@@ -29,7 +29,7 @@ class Extractors:
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, k, d)
         """Every extractor's feature of every image, each of length one."""
-        return unit_features(torch.stack([backbone.embed(images) for backbone in self.backbones], dim=1))
+        return unit(torch.stack([backbone.embed(images) for backbone in self.backbones], dim=1))
 
 
 def extractors_of(kit: Kit) -> Extractors:
