@@ -212,12 +212,7 @@ def _validated(state: Checkpoint, learner: Learner, folder: Path, team: Team) ->
         stale=0 if better else state.stale + 1,
     )
     if team.leads:
-        # JSON has no word for what is no number: it is left open
-        numbers = {"validation": found.score, **found.details}
-        numbers = {
-            k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in numbers.items()
-        }
-        line = {"step": state.step, **numbers}
+        line = {"step": state.step, "validation": found.score, **found.details}
         journal.append(folder / LOG, [{**line, "seconds": time.perf_counter() - started}])
         if better:
             save_checkpoint(folder / BEST, replace(state, tensors=learner.tensors()))
