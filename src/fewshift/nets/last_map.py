@@ -11,6 +11,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -74,35 +75,12 @@ def body_of(backbone: Backbone) -> Callable[[Tensor], Tensor]:
         quick = folded(own)
         quick.last.weight.copy_(identity)
         return quick
-    return UnderMap(backbone, identity)
+    return partial(backbone, {backbone.sites[-1]: identity})
 
 
 def as_they_are(features: Tensor) -> Tensor:  # (n, d) -> (n, d)
-    """What lies below the last map where the images are features already."""
+    """What lies below the last map where the images are features already; processes can send it."""
     return features
-
-
-@dataclass(frozen=True)
-class UnderMap:
-    """The features of images when the last map is this one; a class, so that processes can send it."""
-
-    backbone: Backbone
-    last: Tensor  # (d, d)
-
-    def __call__(self, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
-        """The features."""
-        return self.backbone({self.backbone.sites[-1]: self.last}, images)
-
-
-@dataclass(frozen=True)
-class BelowLast:
-    """`below_last` of one backbone."""
-
-    backbone: Backbone
-
-    def __call__(self, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
-        """The features below the last map."""
-        return below_last(self.backbone, images)
 
 
 @torch.no_grad()
@@ -145,7 +123,7 @@ def features_below(backbone: Backbone) -> Remembered:
     """
     known = vars(backbone)
     if "_features_below" not in known:
-        known["_features_below"] = Remembered(BelowLast(backbone))
+        known["_features_below"] = Remembered(partial(below_last, backbone))
     found: Remembered = known["_features_below"]
     return found
 
