@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fewshift.nets.cells import Cells
-from fewshift.nets.pointwise import triton_kernels
+from fewshift.nets.pointwise import relu_gradient_, triton_kernels
 
 
 def branched(
@@ -46,10 +46,7 @@ def branched(
         found.add_(more)
     if rectify:
         return found.relu_()
-    if alive is None:
-        return found
-    rectified: Tensor = torch.ops.aten.threshold_backward.grad_input(found, alive, 0, grad_input=found)
-    return rectified
+    return found if alive is None else relu_gradient_(found, alive)
 
 
 def _suits(x: Tensor) -> bool:

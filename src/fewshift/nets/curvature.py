@@ -14,12 +14,13 @@ from torch import Tensor
 
 from fewshift.nets.adapters import LAST
 from fewshift.nets.branch import branched
+from fewshift.nets.folded import as_images
 from fewshift.nets.frozen_net import Block, Conv
 from fewshift.nets.pointwise import masked_
 from fewshift.nets.precision import arithmetic
 from fewshift.nets.stacks import Stack
 from fewshift.nets.static_batch import StaticBatch
-from fewshift.nets.task_net import Kept, TaskNet, as_images, read_at
+from fewshift.nets.task_net import Kept, TaskNet, read_at
 
 
 class Pair(NamedTuple):

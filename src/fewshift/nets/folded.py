@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fewshift.nets import winograd
+from fewshift.nets.fused_conv import input_gradient
 from fewshift.types import Weights
 
 WINOGRAD_CHANNELS = 256  # from here on Winograd's products outweigh their transforms on a CPU
@@ -88,11 +89,7 @@ class AdaptedConv:
         """The gradient with respect to x, of which only the shape is read."""
         if self.folded.winograd:
             return channels_second(winograd.input_gradient(channels_last(delta), self.kernel))
-        stride, one, wanted = [self.folded.stride] * 2, [1, 1], [True, False, False]
-        found: tuple[Tensor, ...] = torch.ops.aten.convolution_backward(
-            delta, x, self.kernel, None, stride, one, one, False, [0, 0], 1, wanted
-        )
-        return found[0]
+        return input_gradient(delta, x, self.kernel, self.folded.stride)
 
 
 def channels_last(x: Tensor) -> Tensor:  # (n, c, h, w) -> (n, h, w, c)
@@ -110,12 +107,6 @@ def pixels(x: Tensor, stride: int = 1) -> Tensor:  # (n, c, h, w) -> (n * h' * w
     return channels_last(x)[:, ::stride, ::stride].reshape(-1, x.shape[1])
 
 
-def images(rows: Tensor, like: Tensor) -> Tensor:  # (n * h * w, c) -> (n, c, h, w)
-    """Rows back to images of the size of `like`."""
-    return channels_second(rows.view(like.shape[0], *like.shape[2:], rows.shape[1]))
-
-
-def relu_gradient_(gradient: Tensor, activation: Tensor) -> Tensor:
-    """Zero the gradient where the ReLU's output is zero, in place."""
-    found: Tensor = torch.ops.aten.threshold_backward.grad_input(gradient, activation, 0, grad_input=gradient)
-    return found
+def as_images(rows: Tensor, like: Tensor) -> Tensor:  # (n * h * w, c) or (cells, pixels, c) -> (n, c, h, w)
+    """Rows of pixels back to images of the size of `like`."""
+    return channels_second(rows.view(like.shape[0], *like.shape[2:], rows.shape[-1]))

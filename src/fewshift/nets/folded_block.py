@@ -9,7 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fewshift.nets.folded import AdaptedConv, Folded, channels_last, fold, images, pixels, relu_gradient_
+from fewshift.nets.folded import AdaptedConv, Folded, as_images, channels_last, fold, pixels
+from fewshift.nets.pointwise import relu_gradient_
 from fewshift.nets.resnet import STRIDES
 from fewshift.types import Weights
 
@@ -84,7 +85,7 @@ class AdaptedBlock:
         if self.projection is None:
             output = output.add_(x)
         else:
-            output = images(torch.addmm(pixels(output), read, self.projection.T), output)
+            output = as_images(torch.addmm(pixels(output), read, self.projection.T), output)
         return Kept(read, middle, output.relu_())
 
     def gradients(
@@ -105,7 +106,7 @@ class AdaptedBlock:
         gradient = self.first.input_gradient(inner, x)
         if self.projection is None:
             return gradient.add_(delta)
-        through = images(pixels(delta) @ self.projection, delta)
+        through = as_images(pixels(delta) @ self.projection, delta)
         channels_last(gradient)[:, :: self.stride, :: self.stride] += channels_last(through)
         return gradient
 

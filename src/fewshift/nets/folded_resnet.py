@@ -15,8 +15,9 @@ from torch import Tensor
 from fewshift.errors import FewshiftError
 from fewshift.nets.adapters import ResidualAdapters, resnet18_adapters
 from fewshift.nets.backbone import Backbone
-from fewshift.nets.folded import Folded, fold, images, pixels, relu_gradient_
+from fewshift.nets.folded import Folded, as_images, fold, pixels
 from fewshift.nets.folded_block import AdaptedBlock, FoldedBlock, fold_block
+from fewshift.nets.pointwise import relu_gradient_
 from fewshift.nets.resnet import ResNet18, block_names
 from fewshift.types import TaskParams
 
@@ -139,7 +140,7 @@ class _Pooled(torch.autograd.Function):
             response = frozen.clone()
             if site in params:
                 product = (head.first.folded.scale[:, None] * params[site]).T.to(frozen.dtype)
-                response = images(torch.addmm(pixels(frozen), read, product), frozen)
+                response = as_images(torch.addmm(pixels(frozen), read, product), frozen)
             chunk = [head.finish(x, read, response)]
             for block in task.blocks[1:]:
                 chunk.append(block(chunk[-1].output))

@@ -48,6 +48,11 @@ def masked_(gradient: Tensor, activation: Tensor, more: Tensor | None = None, st
         return gradient
     if more is not None:
         gradient[:, :, ::stride, ::stride].add_(more)
+    return relu_gradient_(gradient, activation)
+
+
+def relu_gradient_(gradient: Tensor, activation: Tensor) -> Tensor:
+    """Zero the gradient where the ReLU's output is zero, in place."""
     found: Tensor = torch.ops.aten.threshold_backward.grad_input(gradient, activation, 0, grad_input=gradient)
     return found
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from fewshift.nets.adapters import LAST
 from fewshift.nets.branch import branched
 from fewshift.nets.cells import Cells
-from fewshift.nets.folded import channels_last, channels_second
+from fewshift.nets.folded import as_images, channels_last, channels_second
 from fewshift.nets.frozen_net import Block, Conv, FrozenNet
 from fewshift.nets.fused_conv import convolved, input_gradient, wide_product
 from fewshift.nets.pointwise import masked_, topmost
@@ -203,11 +203,6 @@ class TaskNet:
     def spread_out(self, gradient: Tensor, output: Tensor) -> Tensor:  # (n, d), (n, d, h, w)
         """The pooled activations' gradient at the pixels, before the last ReLU."""
         return topmost((gradient / (output.shape[2] * output.shape[3])).to(self.net.dtype), output)
-
-
-def as_images(rows: Tensor, like: Tensor) -> Tensor:  # (cells, pixels, c) -> (n, c, h, w)
-    """Rows of pixels as images of the size of `like`."""
-    return channels_second(rows.view(like.shape[0], *like.shape[2:], rows.shape[-1]))
 
 
 def read_at(x: Tensor, stride: int) -> Tensor:  # (n, c, h, w) -> (n, c, h', w')
