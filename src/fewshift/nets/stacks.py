@@ -45,15 +45,10 @@ class Stacks:
         group, row = self.place[site]
         return stack[group][row]
 
-    def shared(self, stack: Stack, task: int) -> TaskParams:
-        """A task's values by site, as views."""
-        return {
-            site: stack[g][k, task] for g, group in enumerate(self.groups) for k, site in enumerate(group)
-        }
-
     def named(self, stack: Stack, task: int) -> TaskParams:
         """A task's values by site, copied."""
-        return self.shared(tuple(values[:, task : task + 1].clone() for values in stack), 0)
+        own = [values[:, task].clone() for values in stack]
+        return {site: own[group][row] for site, (group, row) in self.place.items()}
 
     def fill(self, stack: Stack, many: Sequence[Mapping[str, Tensor]]) -> None:
         """Copy the values of several tasks into their places at once."""
