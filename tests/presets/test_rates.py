@@ -10,7 +10,7 @@ from fewshift.core.precond import initial_preconditioners
 from fewshift.core.starts import DomainStarts
 from fewshift.errors import FewshiftError
 from fewshift.methods import METHODS
-from fewshift.methods.rates import BySeen, Pair, certainty, without_oracle
+from fewshift.methods.rates import ByCertainty, BySeen, Pair, certainty
 from fewshift.nets.backbone import freeze
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.kit import Kit
@@ -49,13 +49,13 @@ def test_the_threshold_parts_certain_from_uncertain_tasks() -> None:
 
 
 def test_a_rate_of_nothing_on_one_side_does_not_silence_the_other() -> None:
-    pairs = BySeen(seen=Pair(0.0, 0.4), unseen=Pair(0.25, 0.1))
-    rule = without_oracle(pairs)
+    seen, unseen = Pair(0.0, 0.4), Pair(0.25, 0.1)
+    rule = ByCertainty(seen, unseen)
     task = Task(Labelled(torch.zeros(2, 3, 8, 8), torch.arange(2)), 2)
     unsure, sure = torch.full((4,), 0.25), torch.tensor([1.0, 0.0, 0.0, 0.0])
     assert rule(task, unsure).rates == pytest.approx((0.25, 0.1), abs=1e-3)
     assert rule(task, sure).rates == pytest.approx((0.0, 0.4), abs=1e-3)
-    between = without_oracle(pairs, threshold=0.0)(task, unsure).rates  # at the threshold
+    between = ByCertainty(seen, unseen, threshold=0.0)(task, unsure).rates  # at the threshold
     assert between == pytest.approx((0.125, 0.2))
 
 

@@ -11,11 +11,11 @@ from fewshift.methods.coefficients import Coefficients, FromClassifier, FromFeat
 from fewshift.methods.rates import (
     TSP_RATES,
     TSP_RATES_ONE_DOMAIN,
+    ByCertainty,
     BySeen,
     Pair,
     RateRule,
     Share,
-    without_oracle,
 )
 from fewshift.nets.feature_classifier import FeatureClassifier
 from fewshift.nets.kit import Kit
@@ -51,7 +51,7 @@ def coefficients_for_rates(kit: Kit, oracle: bool) -> Coefficients:
 
 def rate_rule(kit: Kit, pairs: BySeen, oracle: bool) -> RateRule:
     """These pairs by the oracle, or by certainty at the threshold that the kit found on validation tasks."""
-    return pairs if oracle else without_oracle(pairs, float(kit.info.get("certainty_threshold", 0.5)))
+    return pairs if oracle else ByCertainty(pairs.seen, pairs.unseen, _threshold(kit))
 
 
 def published_rates(kit: Kit) -> BySeen:
@@ -87,8 +87,11 @@ def input_share(kit: Kit, method: str, oracle: bool) -> Share:
 
 def _share(kit: Kit, what: str, method: str, oracle: bool) -> Share:
     found = kit.info.get(what, {}).get(method, {"seen": 1.0, "unseen": 1.0})
-    threshold = float(kit.info.get("certainty_threshold", 0.5))
-    return Share(found["seen"], found["unseen"], oracle, threshold)
+    return Share(found["seen"], found["unseen"], oracle, _threshold(kit))
+
+
+def _threshold(kit: Kit) -> float:
+    return float(kit.info.get("certainty_threshold", 0.5))
 
 
 def tuned_rates(kit: Kit, method: str) -> BySeen:

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from fewshift.types import Task
 
+SHARPNESS = 20.0  # of the curve over certainty: from a tenth to nine tenths within 0.22 of it
+
 
 class Pair(NamedTuple):
     """A rate for the adapters and one for the last map."""
@@ -61,13 +63,12 @@ class ByCertainty:
     seen: Pair
     unseen: Pair
     threshold: float = 0.5
-    sharpness: float = 20.0
 
     def __call__(self, task: Task, coefficients: Tensor | None) -> Chosen:
         """Rates between the pairs; the unseen pair where there are no coefficients."""
         if coefficients is None:
             return Chosen(self.unseen, oracle=False)
-        weight = trust(coefficients, self.threshold, self.sharpness)
+        weight = trust(coefficients, self.threshold)
         pairs = zip(self.seen, self.unseen, strict=True)
         return Chosen(Pair(*(_between(seen, unseen, weight) for seen, unseen in pairs)), oracle=False)
 
@@ -91,7 +92,6 @@ class Share:
     unseen: float = 1.0
     oracle: bool = True
     threshold: float = 0.5
-    sharpness: float = 20.0
 
     def __call__(self, task: Task, coefficients: Tensor | None) -> float:
         """A share between 0 and 1; that of new domains where there are no coefficients."""
@@ -99,16 +99,16 @@ class Share:
             return self.seen if task.seen else self.unseen
         if coefficients is None:
             return self.unseen
-        weight = trust(coefficients, self.threshold, self.sharpness)
+        weight = trust(coefficients, self.threshold)
         return weight * self.seen + (1 - weight) * self.unseen
 
 
 ALL_OF_IT, NONE_OF_IT = Share(), Share(0.0, 0.0)
 
 
-def trust(coefficients: Tensor, threshold: float, sharpness: float) -> float:
+def trust(coefficients: Tensor, threshold: float) -> float:
     """A logistic curve over certainty: 1/2 at the threshold, towards 1 above it."""
-    return 1 / (1 + math.exp(-sharpness * (certainty(coefficients) - threshold)))
+    return 1 / (1 + math.exp(-SHARPNESS * (certainty(coefficients) - threshold)))
 
 
 def certainty(coefficients: Tensor) -> float:
@@ -124,8 +124,3 @@ PA_RATES = BySeen(seen=Pair(0.0, 0.1), unseen=Pair(0.0, 1.0))
 TSA_RATES = BySeen(seen=Pair(0.05, 0.1), unseen=Pair(0.5, 1.0))
 TSP_RATES = BySeen(seen=Pair(0.05, 0.30), unseen=Pair(0.25, 0.05))
 TSP_RATES_ONE_DOMAIN = BySeen(seen=Pair(0.05, 0.20), unseen=Pair(0.25, 0.05))
-
-
-def without_oracle(rule: BySeen, threshold: float = 0.5) -> ByCertainty:
-    """The same two pairs, chosen by the coefficients instead of the oracle."""
-    return ByCertainty(rule.seen, rule.unseen, threshold)
