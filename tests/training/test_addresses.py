@@ -16,6 +16,7 @@ from fewshift.errors import DataError
 from fewshift.nets.backbone import Backbone
 from fewshift.training.backbone import train_backbone
 from fewshift.training.batches import image_stream
+from fewshift.training.loop import Watch
 from fewshift.training.preconditioners import train_preconditioners
 from fewshift.training.schedule import cosine_restarts
 from fewshift.training.tasks import ResidentTasks, task_addresses, validation_addresses
@@ -89,12 +90,13 @@ def test_too_few_classes_for_a_validation_are_told_before_training(
     tasks = ResidentTasks(domains, PROTOCOL)
     wrong = r"red, valid split: a task needs 5 classes and the split has 2.*--validation-tasks 0"
     with pytest.raises(DataError, match=wrong):
-        train_backbone(domains, backbone_settings(), tmp_path / "b", protocol=PROTOCOL)
+        train_backbone(domains, backbone_settings(), tmp_path / "b", protocol=PROTOCOL, watch=Watch())
     with pytest.raises(DataError, match=wrong):
-        train_preconditioners(backbone, tasks, preconditioner_settings(), tmp_path / "p")
+        train_preconditioners(backbone, tasks, preconditioner_settings(), tmp_path / "p", watch=Watch())
     assert not list(tmp_path.iterdir())
     settings = preconditioner_settings(validation_tasks=0)
-    assert train_preconditioners(backbone, tasks, settings, tmp_path / "p").outcome.best is None
+    trained = train_preconditioners(backbone, tasks, settings, tmp_path / "p", watch=Watch())
+    assert trained.outcome.best is None
 
 
 def test_a_task_is_the_same_whenever_it_is_asked_for(tasks: ResidentTasks) -> None:

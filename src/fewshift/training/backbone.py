@@ -34,8 +34,6 @@ from fewshift.training.tasks import ResidentTasks, validation_addresses
 from fewshift.training.teachers import check_same_images, images_of
 from fewshift.training.validation import by_domain, centroid_accuracy
 
-PAPER_WATCH = Watch(log_every=50, checkpoint_every=2_000, validate_every=48_000)
-
 
 @dataclass(frozen=True)
 class TrainedBackbone:
@@ -165,7 +163,7 @@ def train_backbone(
     *,
     teachers: Mapping[str, Teacher] | None = None,
     protocol: Protocol = VARYING,
-    watch: Watch = PAPER_WATCH,
+    watch: Watch,
     resume: bool = False,
     track: Track = silent,
     team: Team = ALONE,

@@ -29,8 +29,6 @@ from fewshift.training.named import length
 from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.tasks import ResidentTasks
 
-PAPER_WATCH = Watch(log_every=50, checkpoint_every=1_000, validate_every=1_000)
-
 
 @dataclass(frozen=True, kw_only=True)
 class BlenderSettings:
@@ -148,7 +146,7 @@ def train_blender(
     settings: BlenderSettings,
     folder: Path,
     *,
-    watch: Watch = PAPER_WATCH,
+    watch: Watch,
     resume: bool = False,
     track: Track = silent,
     team: Team = ALONE,

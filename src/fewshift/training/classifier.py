@@ -32,8 +32,6 @@ from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.settings import ClassifierSettings
 from fewshift.training.tasks import TaskSource, chosen_tasks, validation_addresses
 
-PAPER_WATCH = Watch(log_every=10, checkpoint_every=250, validate_every=500, patience=3)
-
 
 @dataclass(frozen=True)
 class TrainedClassifier:
@@ -138,7 +136,7 @@ def train_classifier(
     folder: Path,
     *,
     starts: Starts | None = None,
-    watch: Watch = PAPER_WATCH,
+    watch: Watch,
     resume: bool = False,
     meta_gradients: MetaGradients | None = None,
     track: Track = silent,

@@ -42,8 +42,6 @@ from fewshift.training.tasks import ResidentTasks, validation_addresses
 from fewshift.training.validation import by_domain
 from fewshift.types import Address
 
-PAPER_WATCH = Watch(log_every=50, checkpoint_every=2_000, validate_every=5_000)
-
 
 @dataclass(frozen=True, kw_only=True)
 class TemplateSettings:
@@ -205,7 +203,7 @@ def train_template(
     folder: Path,
     *,
     protocol: Protocol = VARYING,
-    watch: Watch = PAPER_WATCH,
+    watch: Watch,
     resume: bool = False,
     track: Track = silent,
     team: Team = ALONE,

@@ -36,16 +36,13 @@ from fewshift.training.tasks import TaskSource
 from fewshift.training.validation import by_domain
 from fewshift.types import Address, Episode, TaskParams
 
-PAPER_WATCH = Watch(log_every=50, checkpoint_every=500, validate_every=5_000)
-
 
 @dataclass(frozen=True, kw_only=True)
 class MamlSettings(TaskSettings):
     """The defaults are the published ones of Proto-MAML on all datasets (confirmed from code).
 
     `rule_rate` is Adam's rate for what the rule learns beside the weights (inferred). `weight_decay` is twice
-    the published 7.16e-4, whose loss has no factor 1/2. Validation every 500 updates is published
-    as well; here it is every 5,000 unless asked for.
+    the published 7.16e-4, whose loss has no factor 1/2.
     """
 
     rule: str = "sgd"
@@ -186,7 +183,7 @@ def train_maml(
     settings: MamlSettings,
     folder: Path,
     *,
-    watch: Watch = PAPER_WATCH,
+    watch: Watch,
     resume: bool = False,
     track: Track = silent,
     team: Team = ALONE,

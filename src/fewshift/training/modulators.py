@@ -31,7 +31,6 @@ from fewshift.training.tasks import Sampling, TaskSource
 from fewshift.types import Episode
 
 Which: TypeAlias = Literal["cnaps", "trim"]
-PAPER_WATCH = Watch(log_every=10, checkpoint_every=250, validate_every=625)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +95,7 @@ def train_modulator(
     settings: ModulatorSettings,
     folder: Path,
     *,
-    watch: Watch = PAPER_WATCH,
+    watch: Watch,
     resume: bool = False,
     track: Track = silent,
     team: Team = ALONE,

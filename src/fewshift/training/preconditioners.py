@@ -28,8 +28,6 @@ from fewshift.training.preconditioner_learner import PreconditionerLearner
 from fewshift.training.settings import PreconditionerSettings
 from fewshift.training.tasks import TaskSource
 
-PAPER_WATCH = Watch(log_every=10, checkpoint_every=250, validate_every=2_500)
-
 
 @dataclass(frozen=True)
 class TrainedPreconditioners:
@@ -46,7 +44,7 @@ def train_preconditioners(
     settings: PreconditionerSettings,
     folder: Path,
     *,
-    watch: Watch = PAPER_WATCH,
+    watch: Watch,
     resume: bool = False,
     meta_gradients: MetaGradients | None = None,
     track: Track = silent,

@@ -29,7 +29,6 @@ from fewshift.training.tasks import ResidentTasks
 from fewshift.types import Episode
 
 CHUNK = 1024  # images per pass
-PAPER_WATCH = Watch(log_every=50, checkpoint_every=1_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +82,7 @@ def train_selector(
     folder: Path,
     *,
     protocol: Protocol = VARYING,
-    watch: Watch = PAPER_WATCH,
+    watch: Watch,
     resume: bool = False,
     track: Track = silent,
     team: Team = ALONE,
