@@ -19,12 +19,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewshift.data.protocol import Protocol
 from fewshift.data.resident import to_device
 from fewshift.errors import FewshiftError
-from fewshift.training.tasks import ResidentTasks
+from fewshift.training.tasks import AroundTasks, ResidentTasks
 from fewshift.training.varied import VariedTasks, with_images
-from fewshift.types import Address, Episode, Split
+from fewshift.types import Address, Episode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +103,7 @@ def restyled(images: Tensor, style: Style) -> Tensor:  # (n, 3, h, w) in [-1, 1]
 
 
 @dataclass(frozen=True)
-class StrangerTasks:
+class StrangerTasks(AroundTasks):
     """The tasks of a source, and beside its domains a number of strangers that have TRAIN tasks only."""
 
     tasks: ResidentTasks | VariedTasks
@@ -116,27 +115,9 @@ class StrangerTasks:
             raise FewshiftError(f"{self.count} strangers: give 1 or more")
 
     @property
-    def domains(self) -> tuple[str, ...]:
-        """The real domains."""
-        return self.tasks.domains
-
-    @property
     def strangers(self) -> tuple[str, ...]:
         """Names that task addresses may have beside the domains'."""
         return tuple(f"stranger {number}" for number in range(1, self.count + 1))
-
-    @property
-    def protocol(self) -> Protocol:
-        """The protocol of the tasks."""
-        return self.tasks.protocol
-
-    def has(self, domain: str, split: Split) -> bool:
-        """Are there classes of this split at all?"""
-        return self.tasks.has(domain, split)
-
-    def check(self, domain: str, split: Split) -> None:
-        """Complain where these classes cannot give a task."""
-        self.tasks.check(domain, split)
 
     def episode(self, address: Address) -> Episode:
         """The task at this address; a stranger's come from all domains in turn."""

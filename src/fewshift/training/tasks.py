@@ -135,6 +135,35 @@ class ResidentTasks:
         return self._choices[domain, split]
 
 
+class AroundTasks:
+    """What a source around another has of the one inside; `episode` and `identity` are its own."""
+
+    tasks: ResidentTasks | AroundTasks
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The real domains."""
+        return self.tasks.domains
+
+    @property
+    def strangers(self) -> tuple[str, ...]:
+        """Those of the source inside."""
+        return self.tasks.strangers
+
+    @property
+    def protocol(self) -> EpisodeProtocol:
+        """The protocol of the tasks."""
+        return self.tasks.protocol
+
+    def has(self, domain: str, split: Split) -> bool:
+        """Are there classes of this split at all?"""
+        return self.tasks.has(domain, split)
+
+    def check(self, domain: str, split: Split) -> None:
+        """Complain where these classes cannot give a task."""
+        self.tasks.check(domain, split)
+
+
 class TaskChoice(Protocol):
     """The settings that say which tasks a step learns from."""
 

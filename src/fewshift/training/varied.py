@@ -14,17 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fewshift.data.protocol import Protocol
 from fewshift.data.resident import ResidentDomain
 from fewshift.errors import FewshiftError
 from fewshift.training.augment import Augmentation, augment, draw
 from fewshift.training.streamed import StreamedDomain
-from fewshift.training.tasks import ResidentTasks
+from fewshift.training.tasks import AroundTasks, ResidentTasks
 from fewshift.types import Address, Episode, Labelled, Split
 
 
 @dataclass(frozen=True)
-class VariedTasks:
+class VariedTasks(AroundTasks):
     """A source of tasks in which those of some splits are varied, each by the numbers of its address."""
 
     tasks: ResidentTasks
@@ -38,29 +37,6 @@ class VariedTasks:
             images = isinstance(domain, ResidentDomain | StreamedDomain)
             if not (images and domain.rule.mean == domain.rule.std == half):
                 raise FewshiftError(f"{name}: only images on the scale [-1, 1] can be varied")
-
-    @property
-    def domains(self) -> tuple[str, ...]:
-        """The domains that have tasks."""
-        return self.tasks.domains
-
-    @property
-    def strangers(self) -> tuple[str, ...]:
-        """None: all tasks are of real domains."""
-        return ()
-
-    @property
-    def protocol(self) -> Protocol:
-        """The protocol of the tasks."""
-        return self.tasks.protocol
-
-    def has(self, domain: str, split: Split) -> bool:
-        """Are there classes of this split at all?"""
-        return self.tasks.has(domain, split)
-
-    def check(self, domain: str, split: Split) -> None:
-        """Complain where these classes cannot give a task."""
-        self.tasks.check(domain, split)
 
     def episode(self, address: Address) -> Episode:
         """The task at this address."""
