@@ -17,6 +17,7 @@ from torch import Tensor
 from fewshift import __version__
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.scores import Key, Score
+from fewshift.nets.cells import moved
 from fewshift.nets.packing import SMALL, TOGETHER
 from fewshift.nets.together import Together
 from fewshift.types import Adapted, Episode, Labelled, Method, Task
@@ -123,16 +124,10 @@ def on_device(episode: Episode, device: torch.device | str) -> Episode:
     target = torch.device(device)
 
     def move(images: Labelled) -> Labelled:
-        return Labelled(*(_moved(values, target) for values in (images.images, images.labels)))
+        return Labelled(*(moved(values, target) for values in (images.images, images.labels)))
 
     task = Task(move(episode.task.support), episode.task.way, episode.task.seen)
     return Episode(task, move(episode.query), episode.address, episode.class_ids)
-
-
-def _moved(values: Tensor, device: torch.device) -> Tensor:
-    if device.type == "cuda" and values.device.type == "cpu":
-        return values.pin_memory().to(device, non_blocking=True)
-    return values.to(device)
 
 
 def attempt(

@@ -119,6 +119,6 @@ class _Total(torch.autograd.Function):
 
 def moved(values: Tensor, device: torch.device) -> Tensor:
     """A copy on the device, from pinned memory where that spares the host a wait."""
-    if device.type != "cuda":
-        return values.to(device)
-    return values.pin_memory().to(device, non_blocking=True)
+    if device.type == "cuda" and values.device.type == "cpu":
+        return values.pin_memory().to(device, non_blocking=True)
+    return values.to(device)
