@@ -12,7 +12,7 @@ from fewshift.nets.adapters import adapters_at
 from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.last_map import LastMap
 from fewshift.training.fastest import best_meta_gradients
-from fewshift.training.last_map_gradients import OnFeatures
+from fewshift.training.last_map_gradients import by_features
 from fewshift.training.metagradients import Job
 from fewshift.training.settings import InnerLevel
 from fewshift.types import Address, Episode, Labelled, Task
@@ -49,7 +49,7 @@ def test_meta_gradients_on_features_are_those_of_the_definition(order: int, coun
         inner.order,
     )
     ways = best_meta_gradients(backbone)
-    assert isinstance(ways, OnFeatures)
+    assert ways is by_features
     (found,) = ways([Job(episode, matrices, start)], inner, True)
     (site,) = start
     for mine, theirs in (

@@ -5,9 +5,10 @@ from __future__ import annotations
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.folded_resnet import cannot_fold
 from fewshift.nets.frozen_net import cannot_graph
+from fewshift.nets.last_map import LastMap
 from fewshift.nets.precision import DEFAULT, Precision, precision_for
 from fewshift.training.graphed import GraphedBatches
-from fewshift.training.last_map_gradients import OnFeatures, holds_features
+from fewshift.training.last_map_gradients import by_features
 from fewshift.training.metagradients import FoldedOneByOne, MetaGradients, OneByOne
 
 
@@ -17,8 +18,8 @@ def best_meta_gradients(backbone: Backbone, precision: Precision = DEFAULT) -> M
     The precision is that of the graphs, or bfloat16 of folded convolutions on a CPU.
     """
     wanted = precision_for(precision, backbone.device)
-    if holds_features(backbone):
-        return OnFeatures(backbone)
+    if isinstance(backbone.net, LastMap):
+        return by_features
     if cannot_fold(backbone):
         return OneByOne(backbone)
     graphs = backbone.device.type == "cuda" and cannot_graph(backbone) is None

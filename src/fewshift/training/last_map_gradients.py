@@ -8,34 +8,20 @@ with λ = BᵀX and g_t = G_tᵀXs, the sum in `fewshift.core.metagrad` reads D 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import torch
 
 from fewshift.core.losses import scored_queries, support_loss
 from fewshift.core.metagrad import MetaGradient
-from fewshift.nets.backbone import Backbone
-from fewshift.nets.last_map import LastMap
 from fewshift.training.last_map_descent import features_of
 from fewshift.training.metagradients import Job
 from fewshift.training.settings import InnerLevel
 
 
-def holds_features(backbone: Backbone) -> bool:
-    """Is this the last map alone, whose tasks hold features?"""
-    return isinstance(backbone.net, LastMap)
-
-
-@dataclass(frozen=True)
-class OnFeatures:
-    """Equal to `OneByOne` up to rounding, in a fraction of its time."""
-
-    backbone: Backbone
-
-    def __call__(self, jobs: Iterable[Job], inner: InnerLevel, starts: bool) -> Iterator[MetaGradient]:
-        """One task after the other."""
-        for job in jobs:
-            yield of_features(job, inner)
+def by_features(jobs: Iterable[Job], inner: InnerLevel, starts: bool) -> Iterator[MetaGradient]:
+    """Equal to `OneByOne` up to rounding, in a fraction of its time; both gradients cost nothing more."""
+    for job in jobs:
+        yield of_features(job, inner)
 
 
 def of_features(job: Job, inner: InnerLevel) -> MetaGradient:
