@@ -1,4 +1,4 @@
-"""The inner level: gradients, one step, T steps (Eq. 3 and 5; Eq. 9 and 16 with a preconditioner)."""
+"""The inner level: gradients and T steps (Eq. 3 and 5; Eq. 9 and 16 with a preconditioner)."""
 
 from __future__ import annotations
 
@@ -53,21 +53,6 @@ def gradients(
     return loss if create_graph else loss.detach(), dict(zip(leaves, found, strict=True))
 
 
-def step(
-    find: Callable[[TaskParams], tuple[Tensor, TaskParams]],
-    params: TaskParams,
-    update: Update[State],
-    state: State,
-) -> tuple[TaskParams, State, Tensor]:
-    """One step along the gradients that `find` gives: moved parameters, new state, the loss before it."""
-    loss, found = find(params)
-    if not found:  # nothing to move; rules that step all sites in one call refuse to step none
-        return {}, state, loss
-    with torch.no_grad():
-        moved, state = update.step(detached(params), found, state)
-    return moved, state, loss
-
-
 def descend(
     objective: Callable[[TaskParams], Tensor], params: TaskParams, update: Update[State], steps: int
 ) -> Trajectory:
@@ -90,6 +75,9 @@ def descend_along(
     state = update.init(params)
     losses = []
     for _ in range(steps):
-        params, state, loss = step(find, params, update, state)
+        loss, found = find(params)
         losses.append(loss)
+        if found:  # rules that step all sites in one call refuse to step none
+            with torch.no_grad():
+                params, state = update.step(params, found, state)
     return Trajectory(params, torch.stack(losses) if losses else torch.empty(0))
