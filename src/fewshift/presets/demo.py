@@ -129,7 +129,7 @@ def _train(
         folder / "backbone",
         protocol=plan.protocol,
         watch=Watch(log_every=20, checkpoint_every=300),
-        resume=_started(folder / "backbone"),
+        resume=True,
         track=track,
     )
     backbone, tasks = trained.backbone, ResidentTasks(held, plan.protocol)
@@ -140,7 +140,7 @@ def _train(
         plan.preconditioners,
         folder / "preconditioners",
         watch=Watch(log_every=5, checkpoint_every=20),
-        resume=_started(folder / "preconditioners"),
+        resume=True,
         track=track,
     )
     say("Algorithm 2: meta-training the dataset classifier")
@@ -151,7 +151,7 @@ def _train(
         plan.classifier,
         folder / "classifier",
         watch=Watch(log_every=5, checkpoint_every=20),
-        resume=_started(folder / "classifier"),
+        resume=True,
         track=track,
     )
     info = {
@@ -168,7 +168,3 @@ def _train(
         told.classifier,
         info=info,
     )
-
-
-def _started(folder: Path) -> bool:
-    return (folder / "last.safetensors").exists()
