@@ -16,7 +16,8 @@ from fewshift.methods import METHODS
 from fewshift.nets.kit import Kit, load_kit, save_kit
 from fewshift.training.augment import Augmentation
 from fewshift.training.bohb import SPACE, settings_at, train_bohb, values_at
-from fewshift.training.checkpoint import Best
+from fewshift.training.checkpoint import Best, Checkpoint, save_checkpoint
+from fewshift.training.loop import LAST, Diverged
 from fewshift.training.search import Point, log_density, proposal, rungs, search
 from fewshift.training.settings import BackboneSettings
 
@@ -103,11 +104,21 @@ def test_a_run_that_diverges_scores_nothing(
     residents: dict[str, ResidentDomain], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def diverge(*_: object, **__: object) -> None:
-        raise FewshiftError("the loss is not finite at step 3: start again with a lower rate")
+        raise Diverged("the loss is not finite at step 3: start again with a lower rate")
 
     monkeypatch.setattr("fewshift.training.bohb.train_backbone", diverge)
     with pytest.raises(FewshiftError, match="every configuration diverged"):
         train_bohb(residents, backbone_settings(), tmp_path, configurations=2)
+
+
+def test_another_problem_is_not_taken_for_divergence_whatever_it_says(
+    residents: dict[str, ResidentDomain], tmp_path: Path
+) -> None:
+    folder = tmp_path / "not finite"
+    (folder / "000-1").mkdir(parents=True)
+    save_checkpoint(folder / "000-1" / LAST, Checkpoint("backbone", {}, 1, {}))
+    with pytest.raises(FewshiftError, match="already holds a run"):
+        train_bohb(residents, backbone_settings(updates=9), folder, configurations=1, protocol=PROTOCOL)
 
 
 def test_a_configuration_that_diverges_at_the_end_leaves_nothing_smaller_behind(
@@ -115,7 +126,7 @@ def test_a_configuration_that_diverges_at_the_end_leaves_nothing_smaller_behind(
 ) -> None:
     def diverge_later(_: object, settings: BackboneSettings, *__: object, **___: object) -> object:
         if settings.updates == 9:
-            raise FewshiftError("the loss is not finite at step 9: start again with a lower rate")
+            raise Diverged("the loss is not finite at step 9: start again with a lower rate")
         return SimpleNamespace(outcome=SimpleNamespace(best=Best(settings.updates, 0.5)))
 
     monkeypatch.setattr("fewshift.training.bohb.train_backbone", diverge_later)

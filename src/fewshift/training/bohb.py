@@ -12,7 +12,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from fewshift.data.protocol import VARYING, Protocol
 from fewshift.data.resident import ResidentDomain
@@ -21,12 +20,10 @@ from fewshift.nets.kit import Part
 from fewshift.progress import Track, silent
 from fewshift.training.backbone import TrainedBackbone, train_backbone
 from fewshift.training.distributed import ALONE, Team
-from fewshift.training.loop import Watch
+from fewshift.training.loop import Diverged, Watch
 from fewshift.training.named import owned
 from fewshift.training.search import Point, Searched, search
 from fewshift.training.settings import BackboneSettings
-
-DIVERGED = "not finite"  # what a run says that went to pieces: no reason to end a search
 
 
 @dataclass(frozen=True)
@@ -125,15 +122,18 @@ def train_bohb(
 
     def evaluate(number: int, point: Point, share: float) -> float:
         settings = settings_at(point, base, share)
-        kwargs: dict[str, Any] = {"protocol": protocol, "resume": resume, "track": track, "team": team}
-        kwargs["watch"] = replace(watch or Watch(log_every=50), validate_every=None)
         try:
             found[number] = train_backbone(
-                domains, settings, folder / f"{number:03d}-{settings.updates}", **kwargs
+                domains,
+                settings,
+                folder / f"{number:03d}-{settings.updates}",
+                protocol=protocol,
+                watch=replace(watch or Watch(log_every=50), validate_every=None),
+                resume=resume,
+                track=track,
+                team=team,
             )
-        except FewshiftError as problem:
-            if DIVERGED not in str(problem):
-                raise
+        except Diverged:
             found.pop(number, None)  # that of a smaller budget is not what was asked for
             return 0.0
         best = found[number].outcome.best

@@ -30,6 +30,10 @@ LOG, LAST, BEST = "log.jsonl", "last.safetensors", "best.safetensors"
 Metrics: TypeAlias = Mapping[str, "Tensor | float"]  # scalars; `loss` must be there, `skipped` counts tasks
 
 
+class Diverged(FewshiftError):
+    """The loss is no number any more."""
+
+
 @dataclass(frozen=True)
 class Validation:
     """One validation: the score to be maximised and what else belongs into its log line."""
@@ -239,7 +243,7 @@ def _fetch(
 def _refuse_divergence(lines: list[dict[str, Any]], folder: Path) -> None:
     for line in lines:
         if not abs(line["loss"]) < float("inf"):
-            raise FewshiftError(
+            raise Diverged(
                 f"the loss is not finite at step {line['step']}: start again with a lower rate in another "
                 f"folder (the states saved in {folder} are from before)"
             )
