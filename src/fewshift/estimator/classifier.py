@@ -78,11 +78,8 @@ class FewShotClassifier(SklearnContract, FitResults):
         support = Support(read.images, torch.tensor(codes), read.names, tuple(classes.tolist()))
         fitted = adapt(Tools(opened.kit, opened.engine, *self._asked, track), support)
         from_its_file = self._carried[0] and self.kit is self._kit_of_fit  # then no other place has that kit
-        self._now_open = opened  # not before: a fit that fails changes nothing
-        self._kit_of_fit = opened.name if self.kit is None else self.kit
-        self._rule_of_fit, self._name_of_fit = opened.rule, opened.name
-        self._asked_of_fit, self._precision_of_fit = self._asked, self.precision
-        self._loaded_with = (from_its_file, False)
+        # not before: a fit that fails changes nothing
+        self._made_with(opened, opened.name if self.kit is None else self.kit, (from_its_file, False))
         self._keep(fitted, support, began)
         return self
 
@@ -241,6 +238,12 @@ class FewShotClassifier(SklearnContract, FitResults):
             )
         assert self._support_set is not None
         return self._support_set
+
+    def _made_with(self, opened: kits.Opened, kit: kits.KitLike, carried: tuple[bool, bool]) -> None:
+        """Keep what the classifier was made with: parameters may be set anew before the next fit."""
+        self._now_open, self._kit_of_fit, self._loaded_with = opened, kit, carried
+        self._rule_of_fit, self._name_of_fit = opened.rule, opened.name
+        self._asked_of_fit, self._precision_of_fit = self._asked, self.precision
 
     def _keep(self, fitted: Fitted, support: Support | None, began: float | None) -> None:
         self._fitted = fitted

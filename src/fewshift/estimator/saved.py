@@ -109,9 +109,7 @@ def load(
     pixels: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in header["pixels"].items()}
     rule = PixelRule(**pixels)
     opened = replace(opened, name=name or opened.name, rule=rule)
-    classifier._now_open, classifier._kit_of_fit = opened, kit
-    classifier._rule_of_fit, classifier._name_of_fit = rule, opened.name
-    classifier._asked_of_fit, classifier._precision_of_fit = classifier._asked, classifier.precision
+    classifier._made_with(opened, kit, (bool(stored), bool(kept)))
     if why_not_in(classifier.precision, opened.engine):  # the next fit has this engine, not that of the file
         classifier.precision = "auto"
     classes = tuple(from_json(value) for value in header["classes"])
@@ -127,7 +125,6 @@ def load(
         losses=tuple(header["losses"]),
     )
     classifier._keep(fitted, _support(kept, classes, rule), began=None)
-    classifier._loaded_with = (bool(stored), bool(kept))
     return classifier
 
 
