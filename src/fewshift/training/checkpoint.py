@@ -34,7 +34,7 @@ class Checkpoint:
     generator: every draw has an address made of the seed and the step.
     """
 
-    kind: str  # "backbone", "preconditioners" or "classifier"
+    kind: str  # of the learner
     identity: Mapping[str, Any]
     step: int  # updates done
     tensors: Mapping[str, Tensor]

@@ -1,4 +1,4 @@
-"""Learning named tensors from whole tasks by Adam: what URT, Simple CNAPS and tri-M are trained by.
+"""Learning named tensors from whole tasks by Adam: what Proto-MAML, URT and the modulators are trained by.
 
 They differ in what a task's loss is, which they say as a function from a task to a `Judged`.
 """
