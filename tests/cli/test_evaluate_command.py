@@ -13,7 +13,9 @@ import torch
 from PIL import Image
 from tiny_world import Fewshift, started, wait_until
 
+from fewshift.cli.evaluate_inputs import open_domains
 from fewshift.core.precond import initial_preconditioners
+from fewshift.data.cache.source import CachedSource
 from fewshift.data.folder import FolderSource, folder_domain
 from fewshift.data.records_folder import open_records
 from fewshift.data.records_write import write_domain
@@ -24,6 +26,7 @@ from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import ImageSettings, Kit, load_kit, save_kit
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.progress import silent
 
 
 @pytest.fixture(scope="module")
@@ -342,3 +345,18 @@ def test_ctrl_c_and_kill_9_lose_and_repeat_nothing(fewshift: Fewshift, small: Pa
     assert fewshift(*[str(whole) if w == str(out) else w for w in words], "--quiet").code == 0
     assert 0 < half < len(lines(out)) == 60
     assert lines(out) == lines(whole)
+
+
+def test_a_records_folder_is_trained_on_and_evaluated_with_its_caches_and_its_own_roles(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEWSHIFT_CACHE", str(tmp_path / "cache"))
+    root = tmp_path / "records"
+    as_records(small / "shapes", root)
+    (domain,) = open_records(root)
+    keep_pixels(domain, cache_of(root / "shapes"))
+    suite = {"name": "mine", "domains": {"shapes": {"records": "shapes", "role": "valid_unseen"}}}
+    (root / "suite.json").write_text(json.dumps(suite))
+    (found,) = open_domains(root, None, None, [], "test", silent)
+    assert (found.name, found.role) == ("shapes", "valid_unseen")
+    assert isinstance(found.source, CachedSource)

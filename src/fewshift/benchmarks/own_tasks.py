@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from fewshift.data.domain import Domain
-from fewshift.data.records_folder import open_records
 from fewshift.data.resident import ResidentDomain, resident
+from fewshift.data.suites import open_folder
 from fewshift.errors import FewshiftError
 from fewshift.estimator.kits import Opened
 from fewshift.nets.choice import choose_engine
@@ -81,7 +81,7 @@ def sources(
     """The domains that this split is about, or those named among them, read once for this kit."""
     found = [
         (domain, part)
-        for domain in open_records(records, list(names) or None)
+        for domain in open_folder(records, list(names) or None)
         if (part := part_of(domain, split)) is not None
     ]
     if not found:

@@ -17,9 +17,8 @@ from fewshift.data.folder import folder_domain
 from fewshift.data.pixels import PROTOCOL_84, PROTOCOL_84_ROUNDED, PixelRule
 from fewshift.data.protocol import STANDARDS, Protocol
 from fewshift.data.records import RecordSource
-from fewshift.data.records_folder import open_records
 from fewshift.data.suite_cache import cache_of, cache_state, with_exact_caches
-from fewshift.data.suites import imported, open_suite
+from fewshift.data.suites import imported, open_folder, open_suite
 from fewshift.errors import FewshiftError
 from fewshift.methods import ABOUT, METHODS, Builder
 from fewshift.nets.adapters import LAST
@@ -145,7 +144,7 @@ def open_domains(
     if sum(source is not None for source in (records, folder, suite)) != 1:
         raise FewshiftError(f"say where the images are by one of {options}")
     if records is not None:
-        found = open_records(records, names or None, track=track)
+        found = list(with_exact_caches(open_folder(records, names or None, track=track).domains))
     elif folder is not None:
         found = [folder_domain(folder)]
     else:

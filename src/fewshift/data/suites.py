@@ -83,6 +83,18 @@ def open_suite(
     return Suite(found.name, with_exact_caches(chosen) if cached else chosen)
 
 
+def open_folder(root: Path, names: Collection[str] | None = None, *, track: Track = silent) -> Suite:
+    """The suite that the folder's `suite.json` lists, or else the converted domains in the folder."""
+    if is_own_suite(root / SUITE_FILE):
+        return _own(root / SUITE_FILE, names, track)
+    return Suite(root.resolve().name, tuple(open_records(root, names, track=track)))
+
+
+def _own(file: Path, names: Collection[str] | None, track: Track) -> Suite:
+    name, domains = open_own_suite(file, names, track)
+    return Suite(name, tuple(domains))
+
+
 def _find(suite: str | Path | Maker, names: Collection[str] | None, track: Track) -> Suite:
     if callable(suite):
         return _made(suite, getattr(suite, "__name__", "suite"))
@@ -94,11 +106,10 @@ def _find(suite: str | Path | Maker, names: Collection[str] | None, track: Track
             raise DataError(f"the suite {suite} is not in {data_folder()}: {_REMEDY[str(suite)]}")
         return Suite(str(suite), tuple(open_records(folder, names, track=track)))
     path = Path(suite).expanduser()
-    if path.is_file() or (path.is_dir() and is_own_suite(path / SUITE_FILE)):
-        name, domains = open_own_suite(path if path.is_file() else path / SUITE_FILE, names, track)
-        return Suite(name, tuple(domains))
+    if path.is_file():
+        return _own(path, names, track)
     if path.is_dir():
-        return Suite(path.resolve().name, tuple(open_records(path, names, track=track)))
+        return open_folder(path, names, track=track)
     if ":" in str(suite):
         return _made(imported(str(suite), "the suite"), str(suite))
     raise DataError(
