@@ -9,6 +9,7 @@ import typer
 
 from fewshift.cli.bench_own import JsonFile, finish
 from fewshift.cli.console import bars
+from fewshift.cli.train_options import RecordsOption, SuiteOption
 from fewshift.cli.words import words
 
 bench = typer.Typer(
@@ -178,8 +179,8 @@ def meta(
 @bench.command()
 def gate(
     kit: Annotated[str, typer.Option(help="A kit file, or a bundled kit's name.")],
-    records: Annotated[Path | None, typer.Option(help="A folder of converted domains.")] = None,
-    suite: Annotated[str | None, typer.Option(help="A suite by name; see `fewshift data list`.")] = None,
+    records: RecordsOption = None,
+    suite: SuiteOption = None,
     domains: Annotated[str | None, typer.Option(help="Names with commas. Default: all.")] = None,
     precision: Annotated[
         str | None,

@@ -11,6 +11,7 @@ import typer
 
 from fewshift.cli.console import bars, interrupted
 from fewshift.cli.curve import CurveOptions, run_curve
+from fewshift.cli.train_options import RecordsOption, SuiteOption
 from fewshift.cli.words import words
 from fewshift.errors import FewshiftError
 
@@ -38,12 +39,12 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option(help="The results file; one of the same run is gone on with.")
     ] = None,
-    records: Annotated[Path | None, typer.Option(help="A folder of converted domains.")] = None,
+    records: RecordsOption = None,
     folder: Annotated[
         Path | None,
         typer.Option(help="A folder with a folder a class: one domain, or without --out a learning curve."),
     ] = None,
-    suite: Annotated[str | None, typer.Option(help="A suite by name; see `fewshift data list`.")] = None,
+    suite: SuiteOption = None,
     methods: Annotated[
         str | None,
         typer.Option(

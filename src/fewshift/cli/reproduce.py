@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.train_options import RecordsOption, SuiteOption
+
 
 class ScaleName(str, Enum):
     """How large everything is."""
@@ -25,8 +27,8 @@ class ScaleName(str, Enum):
 
 def reproduce(
     table: Annotated[str | None, typer.Argument(help="A table or figure. Default: list them.")] = None,
-    records: Annotated[Path | None, typer.Option(help="A folder of converted domains.")] = None,
-    suite: Annotated[str | None, typer.Option(help="A suite by name; see `fewshift data list`.")] = None,
+    records: RecordsOption = None,
+    suite: SuiteOption = None,
     out: Annotated[Path, typer.Option(help="The folder for kits, results and tables.")] = Path("reproduced"),
     scale: Annotated[
         ScaleName,

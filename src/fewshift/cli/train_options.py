@@ -1,4 +1,4 @@
-"""The options that several train commands have, with one help text each, alone and in groups.
+"""The options that several research commands have, with one help text each, alone and in groups.
 
 A command takes a group as one parameter under `with_groups`, and hands it on as one value.
 """
@@ -56,7 +56,10 @@ OutOption = Annotated[
     Path, typer.Option(help="The kit to write (NAME.kit; its run goes to NAME.run), or the run's folder.")
 ]
 RecordsOption = Annotated[Path | None, typer.Option(help="A folder of converted domains.")]
-SuiteOption = Annotated[str | None, typer.Option(help="A suite by name; see `fewshift data list`.")]
+SuiteOption = Annotated[
+    str | None,
+    typer.Option(help="A suite: a name (see `fewshift data list`), a .json file or package.module:function."),
+]
 DomainsOption = Annotated[
     str | None, typer.Option(help="Names with commas. Default: all seen domains with TRAIN classes.")
 ]

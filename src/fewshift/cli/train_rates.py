@@ -8,15 +8,15 @@ from typing import Annotated
 import typer
 
 from fewshift.cli.precision_option import PrecisionOption
-from fewshift.cli.train_options import CapOption
+from fewshift.cli.train_options import CapOption, RecordsOption, SuiteOption
 from fewshift.cli.words import words
 
 
 def rates(
     kit: Annotated[str, typer.Option(help="The kit to choose rates for.")],
     out: Annotated[Path, typer.Option(help="The kit to write; it may be the same file.")],
-    records: Annotated[Path | None, typer.Option(help="A folder of converted domains.")] = None,
-    suite: Annotated[str | None, typer.Option(help="A suite by name; see fewshift data list.")] = None,
+    records: RecordsOption = None,
+    suite: SuiteOption = None,
     methods: Annotated[
         str,
         typer.Option(
