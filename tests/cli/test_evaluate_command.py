@@ -291,6 +291,7 @@ def test_a_method_of_ones_own(
         (["--methods", ":build"], "cannot be imported"),
         (["--methods", "os:getcwd"], "os:getcwd cannot be called as build(kit, engine, oracle)"),
         (["--methods", "fewshift.methods.ncc:ABOUT"], "is no function"),
+        (["--methods", "builtins:slice"], "builtins:slice made a slice, which is no method"),
         (["--methods", ","], "--methods names none"),
         (["--methods", "gd_tuned"], "no rates chosen for gd"),
         (["--protocol", "two-shot"], "--protocol is 'two-shot'"),

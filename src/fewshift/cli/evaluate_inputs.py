@@ -92,12 +92,18 @@ def build_methods(
 
     def tried(name: str, build: Builder) -> Method | None:
         try:
-            return build(kit, engine, oracle)
+            method = build(kit, engine, oracle)
         except FewshiftError as problem:
             if name in asked_for:
                 raise
             say(f"left out {name}: {problem}")
             return None
+        if not (hasattr(method, "name") and hasattr(method, "adapt")):
+            raise FewshiftError(
+                f"--methods {name} made a {type(method).__name__}, which is no method: return something "
+                "with `name` and `adapt`"
+            )
+        return method
 
     built = [tried(name, build) for name, build in named_methods(text).items()]
     return [method for method in built if method is not None]
