@@ -163,6 +163,18 @@ def test_records_of_other_images_are_not_kept_as_these(tree: Path, tmp_path: Pat
     convert_folder(tmp_path / "other", tmp_path / "zoo")
 
 
+def test_images_of_another_folder_of_that_name_are_converted(tmp_path: Path) -> None:
+    for part, grey in (("train", 10), ("val", 200)):
+        for name in "ab":
+            (tmp_path / part / "birds" / name).mkdir(parents=True)
+            for file in ("0.png", "1.png"):
+                Image.new("RGB", (4, 4), (grey, grey, grey)).save(tmp_path / part / "birds" / name / file)
+    for part, grey in (("train", 10), ("val", 200)):
+        convert(tmp_path / part / "birds", tmp_path / "out")
+        (found,) = open_domain(tmp_path / "out").source.read([(0, 0)])
+        assert abs(int(found[0, 0, 0]) - grey) < 5
+
+
 def test_a_folder_is_the_same_from_inside_it(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

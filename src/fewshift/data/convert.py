@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 
 from PIL import Image
@@ -25,7 +26,7 @@ from fewshift.data.convert_published import convert_published, recognise
 from fewshift.data.decoding import decode, is_upright_rgb_jpeg
 from fewshift.data.domain import Pixels, Provenance
 from fewshift.data.folder import list_folder, read_bytes
-from fewshift.data.records_write import write_domain
+from fewshift.data.records_write import begins_with, write_domain
 from fewshift.data.spec import Spec
 from fewshift.errors import DataError
 from fewshift.progress import Track, silent
@@ -69,6 +70,8 @@ def convert_folder(
         return (stored_bytes(read_bytes(path), str(path)) for path in files[spec.class_names[class_id]])
 
     def changed(class_id: int) -> float:
+        if not begins_with(target, class_id, next(images(class_id))):
+            return inf  # images of another folder of this name, which may be as old: `val/` after `train/`
         own = files[spec.class_names[class_id]]
         # What is moved here, renamed or unpacked brings an old time of writing, but not of its last change.
         now = [path.stat() for path in {*own, *(path.parent for path in own)}]

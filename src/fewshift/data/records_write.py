@@ -125,6 +125,13 @@ def _unwritten(folder: Path, spec: Spec, changed: Callable[[int], float]) -> lis
     return [class_id for class_id in range(spec.classes) if class_id not in finished]
 
 
+def begins_with(folder: Path, class_id: int, image: bytes) -> bool:
+    """Is this the first image of the class's file?"""
+    record = frame([encode_example(image, class_id)])
+    with open(class_file(folder, class_id).path, "rb") as written:
+        return written.read(len(record)) == record
+
+
 def _write_class(folder: Path, spec: Spec, class_id: int, images: Iterable[bytes]) -> None:
     name = f"{spec.name}, class {class_id} ({spec.class_names[class_id]})"
     expected = spec.images_per_class[class_id]
