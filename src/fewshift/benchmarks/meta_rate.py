@@ -74,7 +74,7 @@ def run(
             "order": order,
             "width": width,
             "engine": type(way).__name__,
-            "precision": computed_in(way, order),
+            "precision": precision_at(way, order),
             "tasks_per_second": round(updates * tasks_per_update / seconds, 2),
             "updates": updates,
             "warm_up_seconds": round(warm - began, 2),
@@ -87,7 +87,7 @@ def run(
     return {"machine": where, "settings": shape | protocol.to_dict(), "results": results}
 
 
-def computed_in(way: MetaGradients, order: int) -> Precision:
+def precision_at(way: MetaGradients, order: int) -> Precision:
     """What meta-gradients of this order take, which is not always what was asked for."""
     if isinstance(way, GraphedBatches):
         return (way.wide if order == 2 else way).precision

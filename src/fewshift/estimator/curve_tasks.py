@@ -18,6 +18,7 @@ from fewshift.data.domain import Domain, Item
 from fewshift.data.folder import FolderSource, folder_domain
 from fewshift.data.random import keyed_stream
 from fewshift.errors import DataError, FewshiftError
+from fewshift.evaluation.facts import CURVE
 
 SHOTS = (1, 2, 5, 10)
 QUERIES = 10  # per class, where its shots leave so many
@@ -38,7 +39,7 @@ class CurvePlan:
     @property
     def protocol(self) -> str:
         """What decides which images a task has, besides folder, seed and shots."""
-        return f"curve:way={self.way},query={self.queries}"
+        return f"{CURVE}way={self.way},query={self.queries}"
 
     def file(self, item: Item) -> str:
         """An image as class/file."""
