@@ -1,4 +1,4 @@
-"""The tables and the plot of docs/ablations.md, from lines that are kept in the repository.
+"""The tables and the plot of the pages in docs/ablations, from lines that are kept in the repository.
 
 python tools/ablations.py            print the tables
 python tools/ablations.py plot       draw docs/images/ablation-curves.png (needs matplotlib)

@@ -1,4 +1,4 @@
-"""What two exchanged inner rates do to the gradient of Algorithm 2, for a note in docs/results.md.
+"""What two exchanged inner rates do to the gradient of Algorithm 2, for a note in docs/results/narrow.md.
 
     python tools/exchanged_rates.py RECORDS [KIT]
 
