@@ -12,7 +12,8 @@ import typer
 from fewshift.cli.app import app
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
+PLACES = ("*.md", "docs/**/*.md", "benchmarks/*.md", "src/fewshift/kits/*.md")
+PAGES = sorted(page for place in PLACES for page in ROOT.glob(place))
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 _COMMAND: Any = typer.main.get_command(app)
 
@@ -20,6 +21,13 @@ _COMMAND: Any = typer.main.get_command(app)
 def code_blocks(text: str, language: str) -> list[str]:
     """The blocks of this language, in order; "" is a block that names none."""
     return [body for named, body in BLOCK.findall(text) if named == language]
+
+
+def anchors(text: str) -> set[str]:
+    """The headings as a link names them, on the site and on a code host."""
+    headings = re.findall(r"^#+ (.+)$", BLOCK.sub("", text), re.M)
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*]", r"\1", heading).strip().lower() for heading in headings]
+    return {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", heading)) for heading in plain}
 
 
 def command_lines(text: str) -> list[str]:

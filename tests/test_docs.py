@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from docs_text import PAGES, ROOT, command_lines, mentioned_commands, parse_command
+from docs_text import PAGES, ROOT, anchors, command_lines, mentioned_commands, parse_command
 
 from fewshift.methods import ABOUT
 
@@ -17,6 +17,14 @@ def test_relative_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
         if "://" not in target and not target.startswith("mailto:"):
             assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_anchors_lead_to_headings(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text()):
+        if "://" not in target:
+            there = page.parent / target if target else page
+            assert anchor in anchors(there.read_text()), f"{page.name}: {target} has no heading #{anchor}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
