@@ -96,11 +96,11 @@ def test_features_and_gradients_are_those_of_the_plain_network(
         truth = plain_results(backbone, task, params)
         for name, found in folded_results(backbone, task, params).items():
             assert gap(found, truth[name]) < 1e-11, name
-        # Single precision errs by itself, the more the more layers a gradient went through.
+        # Single precision errs by itself, more the more layers a gradient went through, and with some BLAS.
         short = {site: value.float() for site, value in params.items()}
         plain = plain_results(narrow, narrow_task, short)
         for name, found in folded_results(narrow, narrow_task, short).items():
-            assert gap(found, truth[name]) < max(1e-5, 3 * gap(plain[name], truth[name])), name
+            assert gap(found, truth[name]) < max(2e-5, 3 * gap(plain[name], truth[name])), name
 
 
 def plain_results(backbone: Backbone, task: Task, params: TaskParams) -> dict[str, Tensor]:
