@@ -20,6 +20,7 @@ from fewshift.training.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
+from fewshift.training.distributed import Team
 from fewshift.training.interruption import Interrupted
 from fewshift.training.loop import BEST, LAST, LOG, Diverged, Outcome, Validation, Watch, run
 
@@ -156,6 +157,19 @@ def test_an_interruption_saves_and_tells_how_to_go_on(tmp_path: Path, number: in
     stopped, whole = (load_checkpoint(tmp_path / name / LAST) for name in ("stopped", "whole"))
     assert torch.equal(stopped.tensors["value"], whole.tensors["value"])
     assert steps_logged(tmp_path / "stopped") == list(range(1, 21))
+
+
+def test_no_process_ends_before_an_interrupted_state_is_saved(tmp_path: Path) -> None:
+    saved: list[int] = []
+
+    class Waiting(Team):
+        def wait(self) -> None:
+            saved.extend(load_checkpoint(path).step for path in tmp_path.glob(LAST))
+
+    learner = Walker({6: lambda: os.kill(os.getpid(), signal.SIGTERM)})
+    with pytest.raises(Interrupted):
+        walk(tmp_path, learner=learner, team=Waiting())
+    assert saved == [7]
 
 
 def test_a_second_interruption_does_not_wait(tmp_path: Path) -> None:

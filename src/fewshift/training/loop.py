@@ -170,6 +170,7 @@ def run(
             if team.leads and (saved or interrupted):
                 save_checkpoint(folder / LAST, replace(state, tensors=learner.tensors()))
             if interrupted:  # after the last step, too: the command may have more to train
+                team.wait()  # torchrun ends all processes once one has ended: not before the state is saved
                 raise Interrupted(learner.kind, done, folder)
             mark = time.perf_counter()
     team.wait()
