@@ -252,7 +252,7 @@ def _refuse_divergence(lines: list[dict[str, Any]], folder: Path) -> None:
 
 
 def _refuse_a_ruined_state(learner: Learner, step: int, folder: Path, team: Team) -> None:
-    """A loss is that of the weights before its step: no loss tells of the last one, or of one that is saved."""
+    """A loss is that of the weights before its step, so none tells of a state that is saved."""
     whole = [tensor.isfinite().all().to(learner.device) for tensor in learner.tensors().values()]
     if team.any(not bool(torch.stack(whole).all()), learner.device):
         raise _diverged(f"what is learned is not finite after step {step}", folder)
