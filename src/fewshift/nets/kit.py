@@ -88,12 +88,10 @@ def write_info(source: Path, info: Mapping[str, Any], path: Path) -> None:
 
 
 def load_kit(path: str | Path, device: torch.device | str = "cpu", backbone: Backbone | None = None) -> Kit:
-    """Read a kit, by its path or a bundled one's name. Given a backbone, it must have been made for it."""
-    from fewshift.nets.bundled import bundled_kits  # which reads kits itself
+    """Read a kit, by a bundled one's name or its path. Given a backbone, it must have been made for it."""
+    from fewshift.nets.bundled import kit_path  # which reads kits itself
 
-    path = Path(path)
-    if not path.exists():
-        path = bundled_kits().get(str(path), path)
+    path = kit_path(path)
     header, tensors = read_tensors(path, KIT)
     found = _backbone(header, tensors, path) if backbone is None else _accepted(header, backbone, path)
     domains, design = tuple(header["domains"]), header["design"]
