@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+import typer
 from tiny_world import Fewshift, options, shell, started, wait_until
 
+from fewshift.cli.train_options import Run
+from fewshift.cli.train_shared import session_of
 from fewshift.nets.kit import load_kit
 from fewshift.nets.tensor_file import Kind, read_tensors
+from fewshift.training.distributed import Team
+from fewshift.training.interruption import Interrupted
 
 RUN = Kind("training state", "fewshift-run", version=1)
 
@@ -180,6 +187,21 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
     assert all(torch.equal(kits[0].roots[site], root) for site, root in kits[1].roots.items())  # type: ignore[union-attr]
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == list(range(1, 7))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_of_several_processes_one_says_that_they_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rank: int
+) -> None:
+    @contextmanager
+    def joined(device: torch.device) -> Iterator[tuple[Team, torch.device]]:
+        yield Team(rank, 2), device
+
+    monkeypatch.setattr("fewshift.cli.train_shared.joined", joined)
+    with pytest.raises(typer.Exit) as left, session_of(Run(device="cpu")):
+        raise Interrupted("backbone", 3, tmp_path)
+    assert left.value.exit_code == 130
+    assert ("stopped after step 3" in capsys.readouterr().err) == (rank == 0)
 
 
 def test_distillation_from_finished_runs(fewshift: Fewshift, records: Path, tmp_path: Path) -> None:

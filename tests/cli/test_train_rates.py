@@ -10,7 +10,7 @@ from tiny_world import Fewshift, options
 from fewshift.data.protocol import ONE_SHOT
 from fewshift.evaluation.evaluate import score
 from fewshift.evaluation.scores import Score
-from fewshift.nets.kit import load_kit
+from fewshift.nets.kit import load_kit, write_info
 
 
 def rates(kit: Path, records: Path, out: Path, method: str) -> tuple[str, ...]:
@@ -56,6 +56,20 @@ def test_a_small_kit_stays_small(fewshift: Fewshift, records: Path, tiny_kit: Pa
     assert fewshift(*rates(small, records, out, "pa")).code == 0
     assert out.stat().st_size < small.stat().st_size + 4000
     assert load_kit(out).backbone.fingerprint() == load_kit(small).backbone.fingerprint()
+
+
+@pytest.mark.parametrize(("method", "stale"), [("pa", False), ("gd", True)])
+def test_what_fits_were_measured_to_be_at_other_rates_is_left_out(
+    fewshift: Fewshift, records: Path, tiny_kit: Path, tmp_path: Path, method: str, stale: bool
+) -> None:
+    first, measured, again = tmp_path / "first.kit", tmp_path / "measured.kit", tmp_path / "again.kit"
+    assert fewshift(*rates(tiny_kit, records, first, "pa")).code == 0  # also chooses the threshold
+    validation = {"default_score": 0.5, "default_score_of": {"method": "tsp"}, "scale": 7.0}
+    write_info(first, {**load_kit(first).info, "validation": validation}, measured)
+    done = fewshift(*rates(measured, records, again, method))
+    assert done.code == 0, done.err
+    assert load_kit(again).info.get("validation") == (None if stale else validation)
+    assert ("measured at other rates: `fewshift bench kits --write`" in done.err) == stale
 
 
 def test_a_method_without_rates_is_answered_by_a_sentence(

@@ -3,11 +3,13 @@
 import errno
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fewshift.data.locks import hold
+from fewshift.data.locks import hold, in_turn
 from fewshift.errors import DataError
 
 
@@ -18,6 +20,27 @@ def test_a_held_file_is_refused_until_it_is_closed(tmp_path: Path) -> None:
             hold(second.fileno(), "it is in use")
         first.close()
         assert hold(second.fileno(), "it is in use")
+
+
+def test_who_comes_second_waits_and_is_told(tmp_path: Path) -> None:
+    told: list[str] = []
+    order: list[str] = []
+
+    def track(items: Iterable[Any], /, *, label: str, total: int | None = None) -> Iterator[Any]:
+        told.append(label)
+        for item in items:
+            order.append("waits")
+            first.close()
+            yield item
+
+    first = open(tmp_path / "lock", "ab")  # noqa: SIM115
+    hold(first.fileno(), "")
+    with in_turn(tmp_path / "lock", "that paints", track):
+        order.append("works")
+    assert told == ["waiting for another process that paints"]
+    assert order == ["waits", "works"]
+    with in_turn(tmp_path / "lock", "that paints"):
+        pass
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="its file systems have locks")

@@ -1,7 +1,10 @@
 """Building the open suite's records: resumption, and what lies beside the data."""
 
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,6 +116,25 @@ class TestBuilding:
         monkeypatch.setenv("PATH", "/nowhere")
         assert build_open_suite(root, [source]) == ["first"]
         assert DRAWN == [2, 3]
+
+    def test_two_at_once_take_turns(self, suite: dict[str, Source], tmp_path: Path) -> None:
+        root, begun, go_on = tmp_path / "open", threading.Event(), threading.Event()
+
+        def slow(job: tuple[int, int]) -> list[bytes]:
+            begun.set()
+            assert go_on.wait(60)
+            assert (tmp_path / "downloads" / "both-1.0.0.tgz").exists(), "another fetch has removed it"
+            return draw(job)
+
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(build_open_suite, root, [replace(suite["first"], draw=slow)])
+            assert begun.wait(60)
+            second = pool.submit(build_open_suite, root, [suite["second"]])
+            wait([second], timeout=1)
+            go_on.set()
+            assert (first.result(), second.result()) == (["first"], ["second"])
+        assert list(read_suite(root)) == ["first", "second"]
+        assert not (tmp_path / "downloads").exists()
 
     def test_other_class_lists_are_never_mixed_in(self, suite: dict[str, Source], tmp_path: Path) -> None:
         root, source = tmp_path / "open", suite["first"]

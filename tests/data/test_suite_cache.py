@@ -1,5 +1,6 @@
 """Pixel caches of suites: used where exact, made anew where outdated, never put over something else."""
 
+import json
 import os
 from pathlib import Path
 
@@ -29,6 +30,19 @@ class TestCaches:
         pairs = zip(cached.source.read(items), plain.source.read(items), strict=True)
         assert all(np.array_equal(a, b) for a, b in pairs)
         assert isinstance(open_suite(tmp_path / "mine", cached=False).domains[0].source, RecordSource)
+
+    def test_a_domain_that_a_suite_renames_is_read_from_its_cache(self, tmp_path: Path) -> None:
+        folder, spec = small_domain(tmp_path / "mine")
+        keep_pixels(open_domain(folder), cache_of(folder))
+        suite = {"name": "own", "domains": {"other": {"records": f"mine/{folder.name}", "role": "seen"}}}
+        (tmp_path / "own.json").write_text(json.dumps(suite))
+        (cached,) = open_suite(tmp_path / "own.json")
+        (plain,) = open_suite(tmp_path / "own.json", cached=False)
+        assert (cached.name, cached.role, cached.spec) == ("other", "seen", plain.spec)
+        assert isinstance(cached.source, CachedSource)
+        items = [(spec.classes - 1, 0), (0, 0)]
+        pairs = zip(cached.source.read(items), plain.source.read(items), strict=True)
+        assert all(np.array_equal(a, b) for a, b in pairs)
 
     def test_records_made_anew_are_not_read_from_old_pixels(self, tmp_path: Path) -> None:
         folder, _ = small_domain(tmp_path / "mine")

@@ -7,6 +7,7 @@ from fewshift.nets import bundled
 from fewshift.nets.backbone import freeze
 from fewshift.nets.bundled import bundled_kits, default_kit_name, find_kit
 from fewshift.nets.kit import Kit, load_kit, save_kit
+from fewshift.nets.notices import say_once
 from fewshift.nets.resnet import ResNet18
 
 
@@ -61,6 +62,31 @@ def test_names_and_files(kits: Path, tmp_path: Path) -> None:
         match="no kit 'bad', neither a file nor a bundled one: give a kit's file or one of fair",
     ):
         find_kit("bad")
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_has_a_bundled_kits_name_does_not_hide_it(
+    kits: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    folder: bool,
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    say_once.cache_clear()
+    if folder:
+        (here / "good").mkdir()
+    else:
+        save_kit(load_kit("fair"), here / "good")
+    for kit in (find_kit("good")[1], load_kit("good")):
+        assert kit.info["validation"]["default_score"] == 0.6
+    told = ["fewshift: good is the kit that comes with Fewshift; ./good is the file of this name"]
+    assert caplog.messages == ([] if folder else told)
+    if not folder:
+        for kit in (find_kit("./good")[1], load_kit("./good"), load_kit(here / "good")):
+            assert kit.info["validation"]["default_score"] == 0.4
 
 
 def test_a_package_without_kits_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

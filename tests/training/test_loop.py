@@ -20,8 +20,9 @@ from fewshift.training.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
+from fewshift.training.distributed import Team
 from fewshift.training.interruption import Interrupted
-from fewshift.training.loop import BEST, LAST, LOG, Outcome, Validation, Watch, run
+from fewshift.training.loop import BEST, LAST, LOG, Diverged, Outcome, Validation, Watch, run
 
 IDENTITY = {"settings": {"rate": 0.1}, "data": "abc"}
 WATCH = Watch(log_every=3, checkpoint_every=4, validate_every=5)
@@ -158,6 +159,19 @@ def test_an_interruption_saves_and_tells_how_to_go_on(tmp_path: Path, number: in
     assert steps_logged(tmp_path / "stopped") == list(range(1, 21))
 
 
+def test_no_process_ends_before_an_interrupted_state_is_saved(tmp_path: Path) -> None:
+    saved: list[int] = []
+
+    class Waiting(Team):
+        def wait(self) -> None:
+            saved.extend(load_checkpoint(path).step for path in tmp_path.glob(LAST))
+
+    learner = Walker({6: lambda: os.kill(os.getpid(), signal.SIGTERM)})
+    with pytest.raises(Interrupted):
+        walk(tmp_path, learner=learner, team=Waiting())
+    assert saved == [7]
+
+
 def test_a_second_interruption_does_not_wait(tmp_path: Path) -> None:
     def twice() -> None:
         os.kill(os.getpid(), signal.SIGINT)
@@ -191,6 +205,39 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_last_state(
         walk(tmp_path, learner=Walker({6: lambda: value}))
     assert load_checkpoint(tmp_path / LAST).step == 5
     assert [line["loss"] for line in journal.read(tmp_path / LOG) if line["step"] == 7] == [None]
+
+
+class Breaking(Walker):
+    """Loses its value in one update, whose loss is still a number, as a step that is too long does."""
+
+    def __init__(self, step: int, then: Callable[[], Any] = lambda: None) -> None:
+        super().__init__({step - 1: then})
+        self.breaks = step
+
+    def update(self, step: int) -> dict[str, Tensor | float]:
+        metrics = super().update(step)
+        if step + 1 == self.breaks:
+            self.value = self.value / 0
+        return metrics
+
+
+@pytest.mark.parametrize(("step", "kept"), [(20, 16), (15, 12), (16, 15)])  # the last, validated, only saved
+@pytest.mark.parametrize("keep_last", [False, True])
+def test_what_is_not_finite_after_a_step_is_not_kept(
+    tmp_path: Path, step: int, kept: int, keep_last: bool
+) -> None:
+    watch = Watch(log_every=3, checkpoint_every=4, validate_every=5, keep_last=keep_last)
+    with pytest.raises(Diverged, match=f"what is learned is not finite after step {step}: start again with"):
+        walk(tmp_path, learner=Breaking(step), watch=watch)
+    assert load_checkpoint(tmp_path / LAST).step == kept
+    for name in (LAST, BEST):
+        assert load_checkpoint(tmp_path / name).tensors["value"].isfinite().all()
+
+
+def test_an_interruption_keeps_nothing_that_is_not_finite(tmp_path: Path) -> None:
+    with pytest.raises(Diverged, match="not finite after step 7"):
+        walk(tmp_path, learner=Breaking(7, lambda: os.kill(os.getpid(), signal.SIGINT)))
+    assert load_checkpoint(tmp_path / LAST).step == 5
 
 
 def test_patience_ends_a_run_and_a_resumed_one_at_once(tmp_path: Path) -> None:

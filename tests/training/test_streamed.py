@@ -19,7 +19,6 @@ from fewshift.training.backbone import train_backbone
 from fewshift.training.streamed import (
     StreamedDomain,
     decoded_size,
-    free_memory,
     held_domains,
     held_images,
 )
@@ -163,8 +162,3 @@ def test_the_smaller_domains_are_held_as_far_as_memory_goes(monkeypatch: pytest.
         held = held_images(domains, RULE, splits=("train", "valid"))
         assert list(held) == ["large", "small", "a"]
         assert [name for name, domain in held.items() if isinstance(domain, ResidentDomain)] == kept
-
-
-def test_the_system_tells_its_free_memory() -> None:
-    free = free_memory(torch.device("cpu"))
-    assert free is None or 2**20 < free < 2**50

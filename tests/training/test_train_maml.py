@@ -187,20 +187,6 @@ def test_a_networks_own_head_is_no_tasks_head(tasks: ResidentTasks, rule: str) -
     assert not torch.equal(learner.weights["weights/head.weight"].detach(), kernel)
 
 
-def test_kits_that_called_a_tasks_head_otherwise_are_read(backbone: Backbone, tasks: ResidentTasks) -> None:
-    settings = replace(QUICK, rule="meta-curvature")
-    learned = {name: tensor + 0.01 for name, tensor in meta_learned(backbone, settings).start().items()}
-    today = maml_part(backbone, settings, learned)
-    older = replace(today, tensors={n.replace("task head", "head"): t for n, t in today.tensors.items()})
-    assert older.tensors.keys() != today.tensors.keys()
-    episode = some_episode(tasks)
-    found = [
-        METHODS["meta_curvature"](Kit(backbone, parts={"meta_curvature": part})).adapt(episode.task)
-        for part in (older, today)
-    ]
-    assert torch.equal(*(adapted(episode.query.images) for adapted in found))
-
-
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("layers", [False, True])
 def test_a_kit_of_a_network_with_a_head_is_read(rule: str, layers: bool) -> None:

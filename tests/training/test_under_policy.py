@@ -17,9 +17,10 @@ from fewshift.nets.policy import AdapterPolicy, new_policy
 from fewshift.training.checkpoint import load_checkpoint
 from fewshift.training.loop import LAST
 from fewshift.training.metagradients import FoldedOneByOne, Job, OneByOne
+from fewshift.training.preconditioners import train_preconditioners
 from fewshift.training.settings import InnerLevel
 from fewshift.training.tasks import ResidentTasks, task_addresses
-from fewshift.training.under_policy import ConfiguredEngine, UnderPolicy, train_preconditioners_under
+from fewshift.training.under_policy import ConfiguredEngine, UnderPolicy
 from fewshift.types import Episode, Labelled, Task, TaskParams
 
 
@@ -87,21 +88,18 @@ def test_a_run_in_two_parts_is_the_run_in_one(tasks: ResidentTasks, tmp_path: Pa
     network = resnet_backbone()
     policy = new_policy(network, 1.0, seed=3).requires_grad_(False)
     settings = [preconditioner_settings(updates=n) for n in (2, 1)]
-    trained = train_preconditioners_under(
-        policy, network, tasks, settings[0], tmp_path / "whole", watch=WATCH
-    )
+    whole = tmp_path / "whole"
+    trained = train_preconditioners(network, tasks, settings[0], whole, watch=WATCH, policy=policy)
     for wanted, resume in ((settings[1], False), (settings[0], True)):
         folder = tmp_path / "parts"
-        train_preconditioners_under(policy, network, tasks, wanted, folder, watch=WATCH, resume=resume)
+        train_preconditioners(network, tasks, wanted, folder, watch=WATCH, resume=resume, policy=policy)
     one, two = (load_checkpoint(tmp_path / run / LAST) for run in ("whole", "parts"))
     assert one.step == two.step == 2
     assert all(torch.equal(one.tensors[name], two.tensors[name]) for name in one.tensors)
     assert trained.preconditioners.domains == ("red", "grey")
     other = new_policy(network, 1.0, seed=4).requires_grad_(False)
     with pytest.raises(FewshiftError, match="policy"):
-        train_preconditioners_under(
-            other, network, tasks, settings[0], tmp_path / "whole", watch=WATCH, resume=True
-        )
+        train_preconditioners(network, tasks, settings[0], whole, watch=WATCH, resume=True, policy=other)
 
 
 def test_starting_values_are_not_learned_beside_it(
@@ -109,7 +107,7 @@ def test_starting_values_are_not_learned_beside_it(
 ) -> None:
     settings = preconditioner_settings(train_starts=True)
     with pytest.raises(FewshiftError, match="leave one of the two out"):
-        train_preconditioners_under(policy, network, tasks, settings, tmp_path, watch=WATCH)
+        train_preconditioners(network, tasks, settings, tmp_path, watch=WATCH, policy=policy)
 
 
 def test_its_engine_keeps_what_the_policy_freezes(

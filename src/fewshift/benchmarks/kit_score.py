@@ -19,9 +19,10 @@ import numpy as np
 from fewshift.benchmarks import own_images
 from fewshift.errors import DataError
 from fewshift.estimator.classifier import FewShotClassifier
+from fewshift.estimator.recipes import chosen_for
 from fewshift.estimator.unknown import Between
 from fewshift.nets.bundled import kit_path
-from fewshift.nets.kit import KIT, write_info
+from fewshift.nets.kit import KIT, Kit, write_info
 from fewshift.nets.tensor_file import read_header
 from fewshift.progress import Track, silent
 
@@ -124,6 +125,15 @@ def write_score(kit: str, outcome: dict[str, Any]) -> Path:
     }
     write_info(path, {**info, "validation": validation}, path)
     return path
+
+
+def without_stale_score(kit: Kit, before: Kit) -> Kit:
+    """The kit without what `write_score` put there, if fits came out otherwise `before`: at other rates."""
+    told = before.info.get("validation", {})
+    method = told.get("default_score_of", {}).get("method", FewShotClassifier().method)
+    if chosen_for(method, kit) == chosen_for(method, before):
+        return kit
+    return kit.with_(info={name: kept for name, kept in kit.info.items() if name != "validation"})
 
 
 def table(outcome: dict[str, Any]) -> str:

@@ -11,13 +11,11 @@ from typing import cast
 import torch
 
 from fewshift.cli.words import words
-from fewshift.data.cache import open_cached
 from fewshift.data.domain import Domain
 from fewshift.data.folder import folder_domain
 from fewshift.data.pixels import PROTOCOL_84, PROTOCOL_84_ROUNDED, PixelRule
 from fewshift.data.protocol import STANDARDS, Protocol
-from fewshift.data.records import RecordSource
-from fewshift.data.suite_cache import cache_of, cache_state, with_exact_caches
+from fewshift.data.suite_cache import from_cache, with_exact_caches
 from fewshift.data.suites import imported, open_folder, open_suite
 from fewshift.errors import FewshiftError
 from fewshift.methods import ABOUT, METHODS, Builder
@@ -180,12 +178,5 @@ def with_caches(
     exact = list(with_exact_caches(domains))
     if not allow_rounded or rule not in (PROTOCOL_84, PROTOCOL_84_ROUNDED):
         return exact, rule
-    found = [_rounded_cache(domain) or domain for domain in exact]
+    found = [from_cache(domain, "rounded") or domain for domain in exact]
     return found, PROTOCOL_84_ROUNDED if found != exact else rule
-
-
-def _rounded_cache(domain: Domain) -> Domain | None:
-    if not isinstance(domain.source, RecordSource):
-        return None
-    folder = cache_of(domain.source.folder)
-    return open_cached(domain, folder) if cache_state(domain, folder) == "rounded" else None

@@ -49,6 +49,7 @@ def rates(
     from dataclasses import asdict
     from functools import cache, partial
 
+    from fewshift.benchmarks.kit_score import without_stale_score
     from fewshift.cli import evaluate_inputs as inputs
     from fewshift.cli.console import bars, interrupted
     from fewshift.cli.outputs import keep_input, make_place
@@ -120,7 +121,7 @@ def rates(
         "seed": seed,
         "domains": {domain.name: domain.role for domain in found},
     }
-    tuned, file = chosen.into(loaded, about), kit_path(kit)
+    tuned, file = without_stale_score(chosen.into(loaded, about), loaded), kit_path(kit)
     if file.is_file():  # what the file holds in 16 bits stays so
         write_info(file, tuned.info, out)
     else:
@@ -139,3 +140,6 @@ def rates(
     if chosen.threshold is not None:
         typer.echo(f"certainty above which a domain counts as seen: {chosen.threshold:.3f}")
     typer.echo(f"wrote {out}", err=True)
+    if "validation" in loaded.info and "validation" not in tuned.info:
+        again = "`fewshift bench kits --write` measures them again"
+        typer.echo(f"without its score and scale, which were measured at other rates: {again}", err=True)

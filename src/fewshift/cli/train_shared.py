@@ -55,12 +55,13 @@ def session_of(run: Run) -> Iterator[Session]:
     """The processes and the device of a run, with bars in one process; Ctrl-C ends it with code 130."""
     if run.exact:
         repeat_to_the_bit()
-    try:
-        with joined(choose_device(run.device)) as (team, device):
+    with joined(choose_device(run.device)) as (team, device):
+        try:
             yield Session(device, team, bars(run.quiet or not team.leads), run.resume)
-    except Interrupted as stopped:
-        typer.echo(f"fewshift: {stopped}", err=True)
-        raise typer.Exit(130) from None
+        except Interrupted as stopped:
+            if team.leads:
+                typer.echo(f"fewshift: {stopped}", err=True)
+            raise typer.Exit(130) from None
 
 
 def training_domains(records: Path | None, suite: str | None, names: list[str], track: Track) -> list[Domain]:

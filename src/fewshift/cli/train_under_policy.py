@@ -24,7 +24,7 @@ from fewshift.nets.preconditioner_part import UNDER_POLICY, preconditioner_part
 from fewshift.presets.rates import BY_METHOD
 from fewshift.presets.training import paper_policy, paper_preconditioners, quick_policy, quick_preconditioners
 from fewshift.training.policy import train_policy
-from fewshift.training.under_policy import train_preconditioners_under
+from fewshift.training.preconditioners import train_preconditioners
 
 
 def run_under_policy(wanted: MetaWanted) -> None:
@@ -33,7 +33,6 @@ def run_under_policy(wanted: MetaWanted) -> None:
         raise FewshiftError(f"--policy has no settings for --preset {wanted.preset}: choose paper or quick")
     kit_path, folder = places(wanted.source.out, "tsp_ta2")
     with prepared(wanted, words(wanted.domains), policy_of) as ready:
-        policy = policy_of(ready.kit)
         domains = ready.tasks.domains
         if ready.kit.domains and ready.kit.domains != domains:
             raise FewshiftError(
@@ -44,13 +43,13 @@ def run_under_policy(wanted: MetaWanted) -> None:
         recipe = with_changes(make(domains), wanted)
         refuse_idle(wanted, recipe.settings)
         ways = ways_to_learn(ready, wanted)
-        trained = train_preconditioners_under(
-            policy,
+        trained = train_preconditioners(
             ready.kit.backbone,
             ready.tasks,
             recipe.settings,
             folder,
             meta_gradients=ways,
+            policy=policy_of(ready.kit),
             **ready.session.options(recipe.watch),
         )
         part = preconditioner_part(trained.preconditioners)

@@ -11,7 +11,9 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from fewshift.data.cache import build_cache, open_cached, read_info
 from fewshift.data.cache.files import Locations
@@ -56,13 +58,23 @@ def keep_pixels(domain: Domain, folder: Path, track: Track = silent) -> bool:
             f"{folder}: it cannot be written ({problem.strerror}): choose another folder with --to, or set "
             "FEWSHIFT_CACHE to one"
         ) from problem
-    build_cache(domain, folder, track)
+    build_cache(_stored(domain), folder, track)
     return True
 
 
 def with_exact_caches(domains: Sequence[Domain]) -> tuple[Domain, ...]:
     """The same domains; those that have a current cache which rounds nothing are read from it."""
-    return tuple(_from_cache(domain) for domain in domains)
+    return tuple(from_cache(domain, "exact") or domain for domain in domains)
+
+
+def from_cache(domain: Domain, state: Literal["exact", "rounded"]) -> Domain | None:
+    """The domain read from its usual cache, where that is in this state; else None."""
+    if not isinstance(domain.source, RecordSource):
+        return None
+    folder = cache_of(domain.source.folder)
+    if cache_state(domain, folder) != state:
+        return None
+    return replace(domain, source=open_cached(_stored(domain), folder).source)
 
 
 def cache_state(domain: Domain, folder: Path) -> str:
@@ -77,16 +89,14 @@ def cache_state(domain: Domain, folder: Path) -> str:
         return "unfinished"
 
 
-def _from_cache(domain: Domain) -> Domain:
-    if not isinstance(domain.source, RecordSource):
-        return domain
-    folder = cache_of(domain.source.folder)
-    return open_cached(domain, folder) if cache_state(domain, folder) == "exact" else domain
+def _stored(domain: Domain) -> Domain:
+    """The domain under the name that its records have: a suite may call it otherwise."""
+    return replace(domain, spec=domain.source.spec) if isinstance(domain.source, RecordSource) else domain
 
 
 def _note(domain: Domain) -> str:
     """What the records are now: their folder, their spec, and the size and time of every class file."""
-    digest = hashlib.sha256(domain.spec.fingerprint().encode())
+    digest = hashlib.sha256(_stored(domain).spec.fingerprint().encode())
     where = ""
     if isinstance(domain.source, RecordSource):
         where = str(domain.source.folder.resolve())

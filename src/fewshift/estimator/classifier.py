@@ -195,7 +195,7 @@ class FewShotClassifier(SklearnContract, FitResults):
         """
         from fewshift.estimator.saved import write_classifier
 
-        fitted, (method, mode, seed) = self.fitted_, self._asked_before
+        fitted, (method, mode, seed) = self.fitted_, self._asked_of_fit
         had_backbone, had_support = self._carried
         if with_backbone is None:
             with_backbone = had_backbone
@@ -208,7 +208,7 @@ class FewShotClassifier(SklearnContract, FitResults):
             method,
             mode=mode,
             seed=seed,
-            precision=self._precision_before,
+            precision=self._precision_of_fit,
             support=self._support() if with_support else None,
             with_backbone=with_backbone,
         )
@@ -255,11 +255,6 @@ class FewShotClassifier(SklearnContract, FitResults):
     def _asked(self) -> tuple[str, str, int]:
         return self.method, self.settings, self.seed
 
-    @property
-    def _asked_before(self) -> tuple[str, str, int]:
-        asked: tuple[str, str, int] = vars(self).get("_asked_of_fit", self._asked)  # older pickles have none
-        return asked
-
     def _tools(self, opened: kits.Opened, track: Track) -> Tools:
         """For changes: parameters that were set after `fit` are for the next one."""
-        return Tools(opened.kit, opened.engine, *self._asked_before, track)
+        return Tools(opened.kit, opened.engine, *self._asked_of_fit, track)

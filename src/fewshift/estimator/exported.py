@@ -86,7 +86,7 @@ def metadata(classifier: FewShotClassifier) -> dict[str, Any]:
         "preprocessing": {**asdict(rule), "words": preparation(rule)},
         "scale": fitted.scale,  # logits are this times a cosine
         "unknown_below": fitted.unknown_below,  # a largest cosine below this is unlike every class
-        "method": classifier._asked_before[0],
+        "method": classifier._asked_of_fit[0],
         "kit": classifier.kit_name_,
         "written_by": f"fewshift {__version__}",
     }

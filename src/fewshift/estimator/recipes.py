@@ -17,6 +17,9 @@ from fewshift.core.starts import task_start
 from fewshift.core.updates import Adadelta, Preconditioned, Update, site_rates
 from fewshift.errors import FewshiftError
 from fewshift.methods.build import (
+    COMMON_SHARES,
+    MATRIX_SHARES,
+    START_SHARES,
     coefficients_of,
     matrix_share,
     published_rates,
@@ -68,6 +71,17 @@ def recipe(method: str, kit: Kit, task: Task, as_published: bool = False) -> Rec
         "the paper's rates" if name is None else "rates of the kit's validation",
         coefficients,
     )
+
+
+def chosen_for(method: str, kit: Kit) -> dict[str, Any]:
+    """What validation chose of all that a recipe of this method is made of."""
+    name = _validated_name(method, kit)
+    shares = (START_SHARES, COMMON_SHARES, MATRIX_SHARES) if method == "tsp" else ()
+    return {
+        "rates": None if name is None else [name, kit.info["rates"][name]],
+        "threshold": kit.info.get("certainty_threshold"),
+        **{what: [kit.info.get(what, {}).get(name) for name in WITH_STARTS] for what in shares},
+    }
 
 
 def _start(method: str, kit: Kit, task: Task, coefficients: Tensor | None) -> TaskParams:

@@ -24,13 +24,15 @@ class FitResults:
     kit: kits.KitLike
     device: str
     engine: str
-    precision: str = "auto"  # older pickles have none of their own
+    precision: str
     quiet: bool
     _fitted: Fitted
     _now_open: kits.Opened
     _kit_of_fit: kits.KitLike
     _rule_of_fit: PixelRule
-    _name_of_fit: str
+    _name_of_fit: str  # a kit inside a file has none of its own
+    _precision_of_fit: str
+    _fingerprint_of_fit: str  # after a copy or a pickle
 
     @property
     def fitted_(self) -> Fitted:
@@ -97,23 +99,16 @@ class FitResults:
     def _opened(self) -> kits.Opened:
         self.fitted_  # noqa: B018
         if "_now_open" not in vars(self):  # after a copy or a pickle
-            precision = self._precision_before
+            precision = self._precision_of_fit
             opened = kits.open_kit(self._kit_of_fit, self.device, self.engine, self.quiet, precision)
             self._check_weights(opened)
-            rule = vars(self).get("_rule_of_fit", opened.rule)  # older pickles have none
-            name = vars(self).get("_name_of_fit", opened.name)  # a kit inside a file has none of its own
-            self._now_open = replace(opened, name=name, rule=rule)
+            self._now_open = replace(opened, name=self._name_of_fit, rule=self._rule_of_fit)
         return self._now_open
-
-    @property
-    def _precision_before(self) -> str:
-        asked: str = vars(self).get("_precision_of_fit", self.precision)  # older pickles have none
-        return asked
 
     def _check_weights(self, opened: kits.Opened) -> None:
         """Refuse a kit that has been trained anew, or replaced, since the fit."""
-        wanted = vars(self).get("_fingerprint_of_fit")  # older pickles have none
-        if wanted is not None and opened.kit.backbone.fingerprint() != wanted:
+        wanted = self._fingerprint_of_fit
+        if opened.kit.backbone.fingerprint() != wanted:
             raise FewshiftError(
                 f"the kit {opened.name} has another backbone than when this classifier was fitted "
                 f"({wanted[:12]}): put that kit back in its place, or fit again"

@@ -93,7 +93,7 @@ def load(
         kit, name = _own_kit(stored), header["kit"]
     elif kit is None:
         kit = _named(header, path)
-    parameters = {"precision": "auto"} | header.get("parameters", {})  # older files have none
+    parameters = header["parameters"]
     if parameters["precision"] == "bfloat16" and kits.choose_device(device).type != "cpu":
         parameters["precision"] = "auto"  # the file was made on a CPU
     classifier = FewShotClassifier(

@@ -9,7 +9,6 @@ at 84 pixels where the published one has a 7x7 stem, max-pooling and 126 pixels,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -78,9 +77,5 @@ def built(kit: Kit, rule: str, make: Callable[..., Update[Any]] | None = None) -
             f"what the kit holds for {kind.method} does not fit its backbone: run fewshift train maml again"
         )
     shape = net.shape(weights, settings["inner_rate"], settings["steps"])
-    learned = part(held.tensors, "rule")
-    if "head.weight" not in weights:  # then that was the task's head, as older kits call it
-        older = re.compile(r"^head\.(?=(weight|bias)(\||$))")  # a network may have a head.0.weight
-        learned = {older.sub("task head.", name): tensor for name, tensor in learned.items()}
-    update = (make or kind.make)(learned, shape)
+    update = (make or kind.make)(part(held.tensors, "rule"), shape)
     return ProtoMaml(net, weights, update, settings["test_steps"], kind.method)

@@ -11,6 +11,7 @@ import torch
 from fewshift.errors import FewshiftError
 from fewshift.nets.architectures import available, bare_kit
 from fewshift.nets.kit import KIT, Kit, load_kit
+from fewshift.nets.notices import say_once
 from fewshift.nets.tensor_file import read_header
 
 KITS = Path(__file__).parent.parent / "kits"
@@ -34,14 +35,21 @@ def default_kit_name() -> str:
     return max(usable, key=lambda name: validation_score(usable[name]["info"]))
 
 
-def kit_path(name: str) -> Path:
-    """Where the kit of this name is: a file, or else the bundled one; it need not be there."""
-    path = Path(name)
-    return path if path.is_file() else bundled_kits().get(name, path)
+def kit_path(name: str | Path) -> Path:
+    """Where the kit of this name is: the bundled one, or else a file, which need not be there.
+
+    A bundled kit's name means the same in every folder, whatever lies there.
+    """
+    path, bundled = Path(name), bundled_kits().get(str(name))
+    if bundled is None:
+        return path
+    if path.is_file():
+        say_once(f"{name} is the kit that comes with Fewshift; ./{name} is the file of this name")
+    return bundled
 
 
 def find_kit(name_or_path: str | None, device: torch.device | str = "cpu") -> tuple[str, Kit]:
-    """A kit and the name results give it: a file, a bundled one by its name, or None for the default.
+    """A kit and the name results give it: a bundled one by its name, a file, or None for the default.
 
     `timm:MODEL` also names a kit of that network alone, from which kits can be trained, and so does `lite0`
     where no kit of that name is bundled.
@@ -57,7 +65,7 @@ def find_kit(name_or_path: str | None, device: torch.device | str = "cpu") -> tu
                 f"there is no kit {text!r}, neither a file nor a bundled one: give a kit's file{known}"
             )
         return text, bare.to(device)
-    return path.stem, load_kit(path, device)
+    return path.stem, load_kit(text, device)
 
 
 def validation_score(info: Mapping[str, Any]) -> float:

@@ -88,12 +88,10 @@ def write_info(source: Path, info: Mapping[str, Any], path: Path) -> None:
 
 
 def load_kit(path: str | Path, device: torch.device | str = "cpu", backbone: Backbone | None = None) -> Kit:
-    """Read a kit, by its path or a bundled one's name. Given a backbone, it must have been made for it."""
-    from fewshift.nets.bundled import bundled_kits  # which reads kits itself
+    """Read a kit, by a bundled one's name or its path. Given a backbone, it must have been made for it."""
+    from fewshift.nets.bundled import kit_path  # which reads kits itself
 
-    path = Path(path)
-    if not path.exists():
-        path = bundled_kits().get(str(path), path)
+    path = kit_path(path)
     header, tensors = read_tensors(path, KIT)
     found = _backbone(header, tensors, path) if backbone is None else _accepted(header, backbone, path)
     domains, design = tuple(header["domains"]), header["design"]
@@ -105,8 +103,7 @@ def load_kit(path: str | Path, device: torch.device | str = "cpu", backbone: Bac
     classifier = _classifier(header["classifier"], part(tensors, "classifier"), found.dtype, path)
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in header["images"].items()}
     images = ImageSettings(**fields)
-    known = header.get("parts", {})  # files of earlier versions have none
-    parts = {name: Part(part(tensors, f"part {name}"), settings) for name, settings in known.items()}
+    parts = {name: Part(part(tensors, f"part {name}"), own) for name, own in header["parts"].items()}
     return Kit(found, images, preconditioners, starts, classifier, domains, header["info"], parts).to(device)
 
 
@@ -184,7 +181,7 @@ def _backbone(header: dict[str, Any], tensors: dict[str, Tensor], path: Path) ->
 
 
 def _with_sites(net: nn.Module, header: dict[str, Any]) -> Backbone:
-    sites = header.get("sites")  # files of earlier versions have ResNet-18's
+    sites = header["sites"]
     return freeze(net) if sites is None else freeze(net, adapters_at(net, sites[:-1], sites[-1]))
 
 

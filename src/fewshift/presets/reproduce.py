@@ -17,6 +17,7 @@ from pathlib import Path
 from fewshift.data.whole_files import write_whole
 from fewshift.errors import FewshiftError
 from fewshift.methods import ABOUT
+from fewshift.nets.bundled import kit_path
 
 WITHOUT_DOMAINS = ("classifier", "rates")  # these commands take the kit's
 # the commands that have such a preset, or need none
@@ -119,9 +120,9 @@ class Setup:
 
     @cached_property
     def _given(self) -> str:
-        """The kit that was given: a file by what it holds."""
+        """The kit that was given: by what it holds, or by its name where it has no file."""
         name = self.kit or ""
-        file = Path(name)
+        file = kit_path(name)
         return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else name
 
     def train(

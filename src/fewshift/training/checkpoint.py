@@ -70,10 +70,6 @@ def load_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(kind, identity, step, tensors, best, header["stale"], header["skipped"])
 
 
-# states of some commands did not say these at first
-NOT_TOLD_ONCE = ("settings.validation_tasks", "settings.validation_sets", "tasks.classes.")
-
-
 def check_same_run(path: Path, state: Checkpoint, kind: str, identity: Mapping[str, Any]) -> None:
     """Refuse a checkpoint that another command, other settings, other data or another backbone wrote."""
     if state.kind != kind:
@@ -82,8 +78,7 @@ def check_same_run(path: Path, state: Checkpoint, kind: str, identity: Mapping[s
         )
     ours, theirs = _flat(identity), _flat(state.identity)
     for key in sorted(ours.keys() | theirs.keys()):
-        told = key in theirs or not key.startswith(NOT_TOLD_ONCE)
-        if told and ours.get(key) != theirs.get(key):
+        if ours.get(key) != theirs.get(key):
             raise FewshiftError(
                 f"{path} is a state of another run: its {key} is {theirs.get(key)}, this run's is "
                 f"{ours.get(key)}: resume with the same settings and data, or give another folder"

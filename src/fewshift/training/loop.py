@@ -31,7 +31,7 @@ Metrics: TypeAlias = Mapping[str, "Tensor | float"]  # scalars; `loss` must be t
 
 
 class Diverged(FewshiftError):
-    """The loss is no number any more."""
+    """The loss, or what is learned, is no number any more."""
 
 
 @dataclass(frozen=True)
@@ -160,12 +160,17 @@ def run(
             if team.leads:
                 journal.append(folder / LOG, lines)
             _refuse_divergence(lines, folder)
+            if saved:
+                _refuse_a_ruined_state(learner, done, folder, team)
             if validated:
                 state = _validated(state, learner, folder, team)
             interrupted = team.any(stop.wanted, learner.device)
+            if interrupted and not saved:
+                _refuse_a_ruined_state(learner, done, folder, team)
             if team.leads and (saved or interrupted):
                 save_checkpoint(folder / LAST, replace(state, tensors=learner.tensors()))
             if interrupted:  # after the last step, too: the command may have more to train
+                team.wait()  # torchrun ends all processes once one has ended: not before the state is saved
                 raise Interrupted(learner.kind, done, folder)
             mark = time.perf_counter()
     team.wait()
@@ -243,10 +248,19 @@ def _fetch(
 def _refuse_divergence(lines: list[dict[str, Any]], folder: Path) -> None:
     for line in lines:
         if not abs(line["loss"]) < float("inf"):
-            raise Diverged(
-                f"the loss is not finite at step {line['step']}: start again with a lower rate in another "
-                f"folder (the states saved in {folder} are from before)"
-            )
+            raise _diverged(f"the loss is not finite at step {line['step']}", folder)
+
+
+def _refuse_a_ruined_state(learner: Learner, step: int, folder: Path, team: Team) -> None:
+    """A loss is that of the weights before its step, so none tells of a state that is saved."""
+    whole = [tensor.isfinite().all().to(learner.device) for tensor in learner.tensors().values()]
+    if team.any(not bool(torch.stack(whole).all()), learner.device):
+        raise _diverged(f"what is learned is not finite after step {step}", folder)
+
+
+def _diverged(what: str, folder: Path) -> Diverged:
+    again = "start again with a lower rate in another folder"
+    return Diverged(f"{what}: {again} (the states saved in {folder} are from before)")
 
 
 def _memory_mib(device: torch.device) -> float:

@@ -12,6 +12,7 @@ from fewshift.core.precond import design_named, initial_preconditioners
 from fewshift.core.spectrum import largest_eigenvalue_estimate, sharpest_and_non_pd
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.choice import choose_engine
+from fewshift.nets.engine import Engine
 from fewshift.nets.tensor_file import join, part
 from fewshift.training.checkpoint import copy_into, restore_optimizers, tensors_of_optimizers
 from fewshift.training.distributed import Team
@@ -41,6 +42,7 @@ class PreconditionerLearner:
         settings: PreconditionerSettings,
         meta_gradients: MetaGradients,
         team: Team,
+        engine: Engine | None = None,  # of validations; None: the fastest
     ) -> None:
         self.backbone, self.tasks, self.settings = backbone, tasks, settings
         self.meta_gradients, self.team = meta_gradients, team
@@ -48,7 +50,7 @@ class PreconditionerLearner:
         self.checked_on = validation_addresses(
             self.kind, settings.seed, tasks, settings.validation_split, settings.validation_tasks
         )
-        self.start, self.engine = backbone.init(), choose_engine(backbone)
+        self.start, self.engine = backbone.init(), engine or choose_engine(backbone)
         first = initial_preconditioners(
             tasks.domains,
             {site: len(value) for site, value in self.start.items()},

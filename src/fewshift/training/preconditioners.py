@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fewshift.core.precond import DomainPreconditioners
 from fewshift.core.starts import DomainStarts, Starts
+from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
+from fewshift.nets.choice import choose_engine
+from fewshift.nets.policy import PART, AdapterPolicy
 from fewshift.nets.tensor_file import part
 from fewshift.progress import Track, silent
 from fewshift.training.checkpoint import identity_of
@@ -23,10 +25,11 @@ from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.last_map import LastMapLearner, learned_maps
 from fewshift.training.loop import Outcome, Watch, run
 from fewshift.training.metagradients import MetaGradients, arithmetic_of
-from fewshift.training.named import stacked
+from fewshift.training.named import fingerprint, stacked
 from fewshift.training.preconditioner_learner import PreconditionerLearner
 from fewshift.training.settings import PreconditionerSettings
 from fewshift.training.tasks import TaskSource
+from fewshift.training.under_policy import ConfiguredEngine, UnderPolicy
 
 
 @dataclass(frozen=True)
@@ -47,18 +50,30 @@ def train_preconditioners(
     watch: Watch,
     resume: bool = False,
     meta_gradients: MetaGradients | None = None,
+    policy: AdapterPolicy | None = None,
     track: Track = silent,
     team: Team = ALONE,
 ) -> TrainedPreconditioners:
-    """Algorithm 1. The best validated state is returned; `folder` keeps the log and the checkpoints."""
+    """Algorithm 1, under a `policy` of adapters where one is given.
+
+    The best validated state is returned; `folder` keeps the log and the checkpoints.
+    """
+    if policy is not None and (settings.train_starts or settings.start_rank is not None):
+        raise FewshiftError(
+            "train preconditioners: starting values are learned without a policy: leave one of the two out"
+        )
     learner: PreconditionerLearner | LastMapLearner
-    identity = preconditioner_identity(settings, tasks, backbone)
+    mark = backbone.fingerprint()
+    identity = identity_of(settings, "updates", "spectrum_every", tasks=tasks.identity(), backbone=mark)
     if settings.start_rank is not None:
         learner = LastMapLearner(backbone, tasks, settings, team)
     else:
-        ways = meta_gradients or best_meta_gradients(backbone)
-        learner = PreconditionerLearner(backbone, tasks, settings, ways, team)
+        ways, engine = meta_gradients or best_meta_gradients(backbone), choose_engine(backbone)
         identity |= arithmetic_of(ways)
+        if policy is not None:
+            identity[PART] = fingerprint({PART: policy.state_dict()})
+            ways, engine = UnderPolicy(backbone, policy, ways), ConfiguredEngine(engine, policy)
+        learner = PreconditionerLearner(backbone, tasks, settings, ways, team, engine)
     outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     state = outcome.checkpoint().tensors
     if isinstance(learner, LastMapLearner):
@@ -71,11 +86,3 @@ def train_preconditioners(
         starts = DomainStarts(tasks.domains, whole, common or None)
     found = DomainPreconditioners(tasks.domains, roots, settings.design)
     return TrainedPreconditioners(found, starts, outcome)
-
-
-def preconditioner_identity(
-    settings: PreconditionerSettings, tasks: TaskSource, backbone: Backbone
-) -> dict[str, Any]:
-    """What a resumed run of Algorithm 1 must share with the one it continues."""
-    data, frozen = tasks.identity(), backbone.fingerprint()
-    return identity_of(settings, "updates", "spectrum_every", tasks=data, backbone=frozen)

@@ -6,7 +6,6 @@ from, the one that will most likely follow is read: training asks a domain for i
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
@@ -26,6 +25,7 @@ from fewshift.data.spec import Spec
 from fewshift.errors import DataError, FewshiftError
 from fewshift.progress import Track, silent
 from fewshift.training.batches import HeldImages
+from fewshift.training.free_memory import free_memory
 from fewshift.training.tasks import Held
 from fewshift.types import SPLITS, Address, Episode, Labelled, Split, Task
 
@@ -219,22 +219,6 @@ def decoded_size(domains: Iterable[Domain], rule: PixelRule, splits: Sequence[Sp
     specs = [domain.spec for domain in domains]
     images = sum(spec.images_per_class[c] for spec in specs for split in splits for c in spec.splits[split])
     return int(images) * rule.size**2 * 3
-
-
-def free_memory(device: torch.device) -> int | None:
-    """Bytes that can be had on this device; None where the system does not say."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            found = {name: value for name, _, value in (line.partition(":") for line in lines)}
-        return int(found["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None
 
 
 def _labels(images: Sequence[Sequence[int]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

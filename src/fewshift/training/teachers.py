@@ -39,8 +39,7 @@ def load_teacher(folder: Path, domain: str) -> Teacher:
 
 def images_of(tasks: Mapping[str, Any], domain: str) -> dict[str, str]:
     """What a teacher and its student must share, of what a run tells: pixels and the domain's classes."""
-    classes = tasks.get("classes", {})  # older runs did not tell
-    return {"pixels": tasks["pixels"], **({"classes": classes[domain]} if domain in classes else {})}
+    return {"pixels": tasks["pixels"], "classes": tasks["classes"][domain]}
 
 
 def check_same_images(teacher: Teacher, tasks: Mapping[str, Any], domain: str) -> None:

@@ -11,31 +11,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from fewshift.core.descent import Trajectory
 from fewshift.core.metagrad import MetaGradient
 from fewshift.core.parallel import Counts, collapsed_descent, shared, without_effect
-from fewshift.core.precond import DomainPreconditioners
 from fewshift.core.updates import Preconditioned, Update
 from fewshift.errors import FewshiftError
 from fewshift.nets.around import AroundEngine
 from fewshift.nets.backbone import Backbone
-from fewshift.nets.choice import choose_engine
 from fewshift.nets.engine import Engine
-from fewshift.nets.policy import PART, AdapterPolicy, configured
-from fewshift.nets.tensor_file import part
-from fewshift.progress import Track, silent
-from fewshift.training.distributed import ALONE, Team
-from fewshift.training.fastest import best_meta_gradients
-from fewshift.training.loop import Watch, run
-from fewshift.training.metagradients import Job, MetaGradients, arithmetic_of
-from fewshift.training.named import fingerprint, stacked
-from fewshift.training.preconditioner_learner import PreconditionerLearner
-from fewshift.training.preconditioners import TrainedPreconditioners, preconditioner_identity
-from fewshift.training.settings import InnerLevel, PreconditionerSettings
-from fewshift.training.tasks import TaskSource
+from fewshift.nets.policy import AdapterPolicy, configured
+from fewshift.training.metagradients import Job, MetaGradients
+from fewshift.training.settings import InnerLevel
 from fewshift.types import Task, TaskParams
 
 
@@ -88,36 +76,3 @@ class ConfiguredEngine(AroundEngine):
             begins.append(configured(self.engine, start, counts))
             rules.append(collapsed_descent(update.preconditioner, update.rates, counts))
         return self.engine.adapt_many(tasks, begins, rules, steps)
-
-
-def train_preconditioners_under(
-    policy: AdapterPolicy,
-    backbone: Backbone,
-    tasks: TaskSource,
-    settings: PreconditionerSettings,
-    folder: Path,
-    *,
-    watch: Watch,
-    resume: bool = False,
-    meta_gradients: MetaGradients | None = None,
-    track: Track = silent,
-    team: Team = ALONE,
-) -> TrainedPreconditioners:
-    """Algorithm 1 under a policy. The best validated state is returned."""
-    if settings.train_starts or settings.start_rank is not None:
-        raise FewshiftError(
-            "train preconditioners: starting values are learned without a policy: leave one of the two out"
-        )
-    ways = meta_gradients or best_meta_gradients(backbone)
-    under = UnderPolicy(backbone, policy, ways)
-    learner = PreconditionerLearner(backbone, tasks, settings, under, team)
-    learner.engine = ConfiguredEngine(choose_engine(backbone), policy)
-    identity = {
-        **preconditioner_identity(settings, tasks, backbone),
-        **arithmetic_of(ways),
-        PART: fingerprint({PART: policy.state_dict()}),
-    }
-    outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
-    roots = stacked(part(outcome.checkpoint().tensors, "roots"), tasks.domains, backbone.sites)
-    learned = DomainPreconditioners(tasks.domains, roots, settings.design)
-    return TrainedPreconditioners(learned, None, outcome)

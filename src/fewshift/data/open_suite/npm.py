@@ -50,7 +50,10 @@ def find_npm() -> str | None:
 
 def fetch_packages(packages: Sequence[Package], folder: Path, track: Track = silent) -> dict[str, Path]:
     """Package name -> its tarball in the folder; downloads those that are not there yet."""
-    _make_folder(folder)
+    make_folder(folder)
+    for left in folder.glob(f"{_UNFINISHED}*"):
+        if left.stat().st_mtime < time.time() - 3600:  # of a killed process, not of one at work
+            shutil.rmtree(left, ignore_errors=True)
     files = {package.name: folder / package.file_name for package in packages}
     missing = [package for package in packages if not _is_whole(files[package.name], package)]
     if missing:
@@ -63,12 +66,10 @@ def fetch_packages(packages: Sequence[Package], folder: Path, track: Track = sil
     return files
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """The folder, or a sentence that says how to have another."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for left in folder.glob(f"{_UNFINISHED}*"):
-            if left.stat().st_mtime < time.time() - 3600:  # of a killed process, not of one at work
-                shutil.rmtree(left, ignore_errors=True)
     except OSError as problem:
         raise DataError(
             f"{folder}: it cannot be written ({problem.strerror}): set FEWSHIFT_DATA to a folder that can"
