@@ -86,6 +86,47 @@ class InTurn:
         return [self.embed(*each) for each in zip(params, images, strict=True)]
 
 
+class AroundEngine:
+    """An engine around another: it changes how tasks get to that one, and passes on the rest."""
+
+    engine: Engine
+
+    @property
+    def name(self) -> str:
+        """The inner engine's."""
+        return self.engine.name
+
+    @property
+    def reason(self) -> str:
+        """The inner engine's."""
+        return self.engine.reason
+
+    @property
+    def backbone(self) -> Backbone:
+        """The network that is adapted."""
+        return self.engine.backbone
+
+    def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
+        """As one of many."""
+        return self.adapt_many([task], [start], [update], steps)[0]
+
+    def adapt_many(
+        self, tasks: Sequence[Task], starts: Sequence[TaskParams], updates: Sequence[Update[Any]], steps: int
+    ) -> list[Trajectory]:
+        """As the inner engine does."""
+        return self.engine.adapt_many(tasks, starts, updates, steps)
+
+    def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
+        """Features under these parameters, without gradients."""
+        return self.engine.embed(params, images)
+
+    def embed_many(
+        self, params: Sequence[TaskParams], images: Sequence[Tensor]
+    ) -> list[Tensor]:  # (n, 3, h, w) each -> (n, d) each
+        """As the inner engine does."""
+        return self.engine.embed_many(params, images)
+
+
 @dataclass(frozen=True)
 class PlainEngine(InTurn):
     """The definition: the network as it is written down, differentiated by autograd."""

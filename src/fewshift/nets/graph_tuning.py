@@ -13,13 +13,12 @@ from torch import Tensor, nn
 
 from fewshift.core.descent import Trajectory, descend_along
 from fewshift.errors import FewshiftError
-from fewshift.nets.around import AroundEngine
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.capture import captured, kept_or_made
 from fewshift.nets.cell_loss import MAX_WAY, Targets, cell_losses
 from fewshift.nets.cells import Cells, Shape
 from fewshift.nets.chunks import by_chunks, rounded
-from fewshift.nets.engine import Engine
+from fewshift.nets.engine import AroundEngine, Engine
 from fewshift.nets.flat_weights import Flat, Layout
 from fewshift.nets.graph import CHUNK, GraphEngine
 from fewshift.nets.notices import say_once
