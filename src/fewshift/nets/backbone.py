@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -88,6 +89,32 @@ def copied(net: Net) -> Net:
     """A network of its own, without weights that another thread has put into this one for a call."""
     with SWAP:
         return copy.deepcopy(net)
+
+
+@contextmanager
+def listening(
+    net: nn.Module,
+    names: Iterable[str],
+    reads: Callable[[str, nn.Module, Tensor], None],
+    gives: Callable[[str, Tensor, Tensor], Tensor] | None = None,
+) -> Iterator[None]:
+    """Meanwhile `reads` is told what each of these layers reads; other threads are not heard.
+
+    What `gives` makes of a layer's input and output takes the place of the output.
+    """
+
+    def before(name: str, layer: nn.Module, read: tuple[Any, ...]) -> None:
+        reads(name, layer, read[0])
+
+    def after(name: str, _layer: nn.Module, read: tuple[Any, ...], given: Tensor) -> Tensor | None:
+        return None if gives is None else gives(name, read[0], given)
+
+    layers = dict(net.named_modules())
+    with SWAP, ExitStack() as hooks:
+        for name in names:
+            hooks.enter_context(layers[name].register_forward_pre_hook(partial(before, name)))
+            hooks.enter_context(layers[name].register_forward_hook(partial(after, name)))
+        yield
 
 
 def named_tensors(net: nn.Module) -> dict[str, Tensor]:

@@ -18,8 +18,7 @@ from torch import Tensor
 from fewshift.core.proto_head import head_logits, proto_head
 from fewshift.core.rules import Shape
 from fewshift.nets.backbone import CHUNK, Backbone
-from fewshift.nets.joint_norm import JointFeatures, by_first_rows
-from fewshift.nets.moments import by_own_moments, with_moments_of
+from fewshift.nets.moments import JointFeatures, by_first_rows, by_own_moments, with_moments_of
 from fewshift.nets.whole import every_weight, kernels, moving, suited
 from fewshift.types import Episode, Predictor, Task, TaskParams, Weights
 

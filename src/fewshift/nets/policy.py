@@ -22,12 +22,12 @@ from fewshift.core.centroids import prototypes
 from fewshift.core.parallel import Counts, with_adapters, without_effect
 from fewshift.errors import FewshiftError
 from fewshift.nets.adapters import ResidualAdapters, resnet18_adapters
-from fewshift.nets.backbone import Backbone
+from fewshift.nets.backbone import Backbone, listening
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit, Part
 from fewshift.nets.learned import loaded
-from fewshift.nets.resnet import ResNet18, block_names
-from fewshift.types import Task, TaskParams, Weights
+from fewshift.nets.resnet import ResNet18
+from fewshift.types import Task, TaskParams
 
 MOST = 3  # adapters per site
 HIDDEN = 16
@@ -115,30 +115,18 @@ class AdapterPolicy(nn.Module):
 
     def forward(self, backbone: Backbone, task: Task) -> Decision:
         """A pass over the support set, site after site under the greedy choice."""
-        frozen, net = backbone.frozen, backbone.net
-        assert isinstance(net, ResNet18)
         chosen: list[Tensor] = []
 
-        def adapted(x: Tensor, site: str) -> Tensor:
-            policy = self.of(site)
+        def choose(site: str, _conv: nn.Module, x: Tensor) -> None:
             centres = prototypes(x.mean(dim=(2, 3)), task.support.labels, task.way)
-            logits = F.log_softmax(policy.logits(centres) / self.temperature, dim=0)
-            chosen.append(logits)
-            kernel = frozen[f"{site}.weight"]
-            return torch.conv2d(x, kernel, None, policy.stride, 1) + policy.forward(x, logits.argmax())
+            chosen.append(F.log_softmax(self.of(site).logits(centres) / self.temperature, dim=0))
 
-        eps = net.bn1.eps
-        stem = torch.conv2d(task.support.images, frozen["conv1.weight"], None, 2, net.stem_padding)
-        x = torch.relu(_normed(stem, frozen, "bn1", eps))
-        for name in block_names():
-            shortcut = x
-            if f"{name}.downsample.0.weight" in frozen:
-                stride = self.of(f"{name}.conv1").stride
-                shortcut = torch.conv2d(x, frozen[f"{name}.downsample.0.weight"], None, stride)
-                shortcut = _normed(shortcut, frozen, f"{name}.downsample.1", eps)
-            y = torch.relu(_normed(adapted(x, f"{name}.conv1"), frozen, f"{name}.bn1", eps))
-            x = torch.relu(_normed(adapted(y, f"{name}.conv2"), frozen, f"{name}.bn2", eps) + shortcut)
-        features = F.linear(x.mean(dim=(2, 3)), frozen["last.weight"])
+        def adapted(site: str, x: Tensor, response: Tensor) -> Tensor:
+            more: Tensor = self.of(site)(x, chosen[-1].argmax())
+            return response + more
+
+        with listening(backbone.net, self.sites, choose, adapted):
+            features = backbone({}, task.support.images)
         table = torch.stack(chosen)
         return Decision(self.sites, table, table.argmax(dim=1), features)
 
@@ -183,8 +171,3 @@ def configured(engine: Engine, start: TaskParams, counts: Counts) -> TaskParams:
     """
     whole = engine.name == "graph" and set(start) == set(engine.backbone.sites)
     return without_effect(start, counts) if whole else with_adapters(start, counts)
-
-
-def _normed(x: Tensor, frozen: Weights, name: str, eps: float) -> Tensor:
-    mean, variance = frozen[f"{name}.running_mean"], frozen[f"{name}.running_var"]
-    return F.batch_norm(x, mean, variance, frozen[f"{name}.weight"], frozen[f"{name}.bias"], eps=eps)
