@@ -16,10 +16,9 @@ from fewshift.errors import FewshiftError
 from fewshift.nets import architectures
 from fewshift.nets.adapters import ResidualAdapters, adapters_at
 from fewshift.nets.backbone import Backbone, freeze
-from fewshift.nets.feature_classifier import FeatureClassifier
 from fewshift.nets.kit_value import ImageSettings, Kit, Part
 from fewshift.nets.resnet import ResNet18
-from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.nets.set_encoder import DatasetClassifier, FeatureClassifier
 from fewshift.nets.tensor_file import Kind, join, part, read_tensors, write_tensors
 from fewshift.nets.weights import load_fully
 

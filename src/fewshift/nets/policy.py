@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from fewshift.core.centroids import prototypes
 from fewshift.core.parallel import Counts, with_adapters, without_effect
+from fewshift.core.precond import DomainPreconditioners
 from fewshift.errors import FewshiftError
 from fewshift.nets.adapters import ResidualAdapters, resnet18_adapters
 from fewshift.nets.backbone import Backbone, listening
@@ -32,6 +33,7 @@ from fewshift.types import Task, TaskParams
 MOST = 3  # adapters per site
 HIDDEN = 16
 PART = "policy"  # its name in a kit
+UNDER_POLICY = "preconditioners under the policy"  # TSP††'s, which a kit keeps beside TSP†'s
 
 
 @dataclass(frozen=True)
@@ -171,3 +173,22 @@ def configured(engine: Engine, start: TaskParams, counts: Counts) -> TaskParams:
     """
     whole = engine.name == "graph" and set(start) == set(engine.backbone.sites)
     return without_effect(start, counts) if whole else with_adapters(start, counts)
+
+
+def preconditioner_part(learned: DomainPreconditioners) -> Part:
+    """Preconditioners as a kit's part."""
+    settings = {"domains": list(learned.domains), "design": learned.design}
+    return Part({site: root.detach().cpu() for site, root in learned.roots.items()}, settings)
+
+
+def preconditioners_of(kit: Kit, name: str) -> DomainPreconditioners:
+    """The preconditioners in the part of this name, in the kit's precision."""
+    part = kit.parts[name]
+    domains = tuple(part.settings["domains"])
+    if domains != kit.domains:
+        raise FewshiftError(
+            f"the kit's {name} are for {', '.join(domains)}, but its domains are {', '.join(kit.domains)}: "
+            "train them again"
+        )
+    learned = DomainPreconditioners(domains, part.tensors, part.settings["design"])
+    return learned.to(kit.backbone.device, kit.backbone.dtype)
