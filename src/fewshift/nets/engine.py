@@ -36,11 +36,6 @@ class Engine(Protocol):
         ...
 
     @property
-    def reason(self) -> str:
-        """Why this engine was chosen, in a few words."""
-        ...
-
-    @property
     def backbone(self) -> Backbone:
         """The network that is adapted."""
         ...
@@ -97,11 +92,6 @@ class AroundEngine:
         return self.engine.name
 
     @property
-    def reason(self) -> str:
-        """The inner engine's."""
-        return self.engine.reason
-
-    @property
     def backbone(self) -> Backbone:
         """The network that is adapted."""
         return self.engine.backbone
@@ -132,7 +122,6 @@ class PlainEngine(InTurn):
     """The definition: the network as it is written down, differentiated by autograd."""
 
     backbone: Backbone
-    reason: str = "asked for"
     name: str = "plain"
 
     def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
@@ -155,7 +144,6 @@ class FoldedEngine(InTurn):
     """
 
     backbone: Backbone
-    reason: str = "asked for"
     name: str = "folded"
     precision: Precision = "float32"
 

@@ -39,7 +39,6 @@ class GraphEngine:
     """CUDA graphs over the folded network; tasks that fit no graph go through the folded engine."""
 
     backbone: Backbone
-    reason: str = "asked for"
     name: str = "graph"
     precision: Precision = DEFAULT
     captured: bool = True  # False: the same steps on the same buffers, uncaptured (for tests without a GPU)

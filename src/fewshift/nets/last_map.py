@@ -133,7 +133,6 @@ class LastMapEngine(InTurn):
     """Features once per task, then the last map alone. Equals the plain engine; needs `sites == (last,)`."""
 
     backbone: Backbone
-    reason: str = "asked for"
     name: str = "last-map"
 
     def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
