@@ -14,6 +14,7 @@ from fewshift.nets.adapters import adapters_at
 from fewshift.nets.any_module import WithLastMap
 from fewshift.nets.backbone import Backbone, fingerprint_of, freeze, named_tensors
 from fewshift.nets.kit_value import ImageSettings, Kit
+from fewshift.nets.learned import blank
 from fewshift.nets.lite0 import CENTRE, PACKAGE, SPREAD, Lite0, lite0
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.timm_models import timm_model
@@ -68,16 +69,13 @@ def its_package_has(backbone: Backbone) -> bool:
 def empty(architecture: Mapping[str, Any]) -> nn.Module:
     """The network for a kit that holds its weights: those it has mean nothing."""
     name = architecture["name"]
-    if name == "timm":  # on the CPU from the start: whole numbers that it computes itself are in no kit
+    if name == "timm":  # whole numbers that it computes itself are in no kit
         return timm_model(architecture["model"], pretrained=False)[0]
-    with torch.device("meta"):  # no random numbers are drawn
-        if name == "ResNet18":
-            net: nn.Module = ResNet18(architecture["width"], architecture["stem_padding"])
-        elif name == "lite0":
-            net = Lite0()
-        else:
-            raise FewshiftError(f"this Fewshift knows no network {name!r}: update it")
-    return net.to_empty(device="cpu")
+    if name == "ResNet18":
+        return blank(lambda: ResNet18(architecture["width"], architecture["stem_padding"]))
+    if name == "lite0":
+        return blank(Lite0)
+    raise FewshiftError(f"this Fewshift knows no network {name!r}: update it")
 
 
 def bare_kit(name: str) -> Kit | None:

@@ -17,6 +17,7 @@ from fewshift.nets import architectures
 from fewshift.nets.adapters import ResidualAdapters, adapters_at
 from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.kit_value import ImageSettings, Kit, Part
+from fewshift.nets.learned import blank
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier, FeatureClassifier
 from fewshift.nets.tensor_file import Kind, join, part, read_tensors, write_tensors
@@ -155,13 +156,10 @@ def _classifier(
 ) -> DatasetClassifier | FeatureClassifier | None:
     if header is None:
         return None
-    with torch.device("meta"):  # no random numbers are drawn
-        net: DatasetClassifier | FeatureClassifier = (
-            FeatureClassifier(**header) if "dim" in header else DatasetClassifier(**header)
-        )
-    net = net.to_empty(device="cpu").eval().requires_grad_(False)
+    kind = FeatureClassifier if "dim" in header else DatasetClassifier
+    net: DatasetClassifier | FeatureClassifier = blank(lambda: kind(**header))
     load_fully(net, state, path)
-    return net.to(dtype)
+    return net.to(dtype).eval().requires_grad_(False)
 
 
 def _backbone(header: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> Backbone:
@@ -176,8 +174,6 @@ def _backbone(header: dict[str, Any], tensors: dict[str, Tensor], path: Path) ->
     dtype = getattr(torch, header["dtype"])
     state = {name: tensor.to(dtype) for name, tensor in part(tensors, "backbone").items()}
     net = architectures.empty(architecture).to(dtype)
-    counters = {n: torch.tensor(0) for n in net.state_dict() if n.endswith("num_batches_tracked")}
-    net.load_state_dict(counters, strict=False)
     load_fully(net, state, path)
     return _with_sites(net, header)
 
