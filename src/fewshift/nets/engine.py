@@ -16,12 +16,7 @@ from fewshift.core.updates import Update
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import CHUNK, Backbone
 from fewshift.nets.chunks import by_chunks
-from fewshift.nets.folded_resnet import (
-    AdaptedFeatures,
-    FoldedResNet,
-    SupportFeatures,
-    folded_resnet,
-)
+from fewshift.nets.folded_resnet import FoldedResNet, SupportFeatures, folded_resnet
 from fewshift.nets.precision import Precision
 from fewshift.nets.threads import suited_threads
 from fewshift.types import Task, TaskParams
@@ -169,7 +164,7 @@ class FoldedEngine(InTurn):
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
         """Features under these parameters, without gradients."""
         with suited_threads(self.net.operations(images), images.device):
-            return AdaptedFeatures(self.net, params)(images)
+            return self.net.features(params, images)
 
 
 def check_sites(backbone: Backbone, params: TaskParams) -> None:

@@ -49,6 +49,20 @@ class FoldedResNet:
             total += 2 * pixels_in * (block.first.kernel.numel() + block.second.kernel.numel()) // area
         return total
 
+    @torch.no_grad()
+    def features(self, params: TaskParams, batch: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
+        """Of any images under these parameters, without gradients."""
+        blocks = [AdaptedBlock(block) for block in self.blocks]
+        for block in blocks:
+            block.set(params)
+        pooled = []
+        for part in torch.split(batch, self.chunk):
+            x = self.stem_of(part)
+            for block in blocks:
+                x = block(x).output
+            pooled.append(self.pooled(x))
+        return F.linear(torch.cat(pooled), params.get("last", self.last))
+
     def stem_of(self, batch: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, width, h', w')
         """What enters the first block; no task parameter changes it."""
         x = batch.contiguous(memory_format=torch.channels_last)
@@ -173,24 +187,3 @@ class _Pooled(torch.autograd.Function):
             for site, conv in zip(block.sites, (block.first, block.second), strict=True)
         }
         return None, *(found[site].mul_(scales[site]) for site in task.sites)
-
-
-class AdaptedFeatures:
-    """Features of any images under fixed parameters, without gradients."""
-
-    def __init__(self, net: FoldedResNet, params: TaskParams) -> None:
-        self.net, self.last = net, params.get("last", net.last)
-        self.blocks = [AdaptedBlock(block) for block in net.blocks]
-        for block in self.blocks:
-            block.set(params)
-
-    @torch.no_grad()
-    def __call__(self, batch: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
-        """The features of these images."""
-        pooled = []
-        for part in torch.split(batch, self.net.chunk):
-            x = self.net.stem_of(part)
-            for block in self.blocks:
-                x = block(x).output
-            pooled.append(self.net.pooled(x))
-        return F.linear(torch.cat(pooled), self.last)
