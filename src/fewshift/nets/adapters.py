@@ -111,15 +111,14 @@ def adapters_at(net: nn.Module, sites: Sequence[str], last: str = LAST) -> Resid
 
 
 def _why_not(layer: nn.Module) -> str | None:
-    if isinstance(layer, nn.Linear | nn.Conv2d):
-        if "weight" not in dict(layer.named_parameters(recurse=False)):
-            return "its weight is computed from other parameters"
-        if type(layer).forward not in PLAIN:
-            return f"it is a {type(layer).__name__}, which may do something of its own with its weight"
+    if not isinstance(layer, nn.Linear | nn.Conv2d):
+        return f"it is a {type(layer).__name__}, neither a linear layer nor a convolution"
+    if "weight" not in dict(layer.named_parameters(recurse=False)):
+        return "its weight is computed from other parameters"
+    if type(layer).forward not in PLAIN:
+        return f"it is a {type(layer).__name__}, which may do something of its own with its weight"
     if isinstance(layer, nn.Linear):
         return None
-    if not isinstance(layer, nn.Conv2d):
-        return f"it is a {type(layer).__name__}, neither a linear layer nor a convolution"
     if layer.groups != 1:
         return f"its channels are in {layer.groups} groups"
     if layer.kernel_size == (1, 1):

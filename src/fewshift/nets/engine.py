@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -14,8 +14,7 @@ from fewshift.core.descent import Trajectory, descend
 from fewshift.core.losses import inner_objective
 from fewshift.core.updates import Update
 from fewshift.errors import FewshiftError
-from fewshift.nets.backbone import CHUNK, Backbone
-from fewshift.nets.chunks import by_chunks
+from fewshift.nets.backbone import Backbone
 from fewshift.nets.folded_resnet import FoldedResNet, SupportFeatures, folded_resnet
 from fewshift.nets.precision import Precision
 from fewshift.nets.threads import suited_threads
@@ -124,10 +123,9 @@ class PlainEngine(InTurn):
         check_sites(self.backbone, start)
         return descend(inner_objective(self.backbone, task), start, update, steps)
 
-    @torch.no_grad()
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
         """Features under these parameters, without gradients."""
-        return by_chunks(partial(self.backbone, params), images, CHUNK)
+        return self.backbone.embed(images, params)
 
 
 @dataclass(frozen=True)

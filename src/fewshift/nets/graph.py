@@ -28,8 +28,6 @@ from fewshift.nets.static_batch import Asked
 from fewshift.nets.task_net import TaskNet
 from fewshift.types import Task, TaskParams
 
-__all__ = ["SIZES", "GraphEngine", "padded_size"]
-
 CHUNK = 1024  # images a pass where no gradient is kept
 MAX_STEPS = 400
 

@@ -144,11 +144,10 @@ def _starts(domains: tuple[str, ...], tensors: dict[str, Tensor], backbone: Back
 
 
 def _classifier_header(classifier: nn.Module | None) -> dict[str, Any] | None:
-    if isinstance(classifier, FeatureClassifier):
-        return {"domains": classifier.domains, "dim": classifier.dim, "width": classifier.width}
-    if isinstance(classifier, DatasetClassifier):
-        return {"domains": classifier.domains, "width": classifier.width}
-    return None
+    own = (
+        vars(classifier) if classifier else {}
+    )  # the numbers it was made from; `dim` is a FeatureClassifier's
+    return {name: own[name] for name in ("domains", "dim", "width") if name in own} or None
 
 
 def _classifier(
