@@ -69,13 +69,13 @@ class AdaptedBlock:
 
     def __init__(self, block: FoldedBlock) -> None:
         self.stride = block.first.stride
-        self.sites = (block.first.site, block.second.site)
         self.first, self.second = AdaptedConv(block.first), AdaptedConv(block.second, block.bias)
+        self.convs = {conv.folded.site: conv for conv in (self.first, self.second)}
         self.matrix = block.matrix
 
     def set(self, params: Mapping[str, Tensor]) -> None:
         """Put the task's adapters into the kernels."""
-        for site, conv in zip(self.sites, (self.first, self.second), strict=True):
+        for site, conv in self.convs.items():
             if site in params:
                 conv.set(params[site])
 
@@ -100,7 +100,7 @@ class AdaptedBlock:
 
         `delta` is the gradient before the last ReLU.
         """
-        first, second = self.sites
+        first, second = self.convs
         add_centre_gradient(found, second, delta, pixels(kept.middle))
         if x is None and first not in found:
             return None

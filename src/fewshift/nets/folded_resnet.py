@@ -116,7 +116,7 @@ class SupportFeatures:
         self.net, self.sites = net, tuple(site for site in sites if site != "last")
         self.calls = 0
         blocks = [AdaptedBlock(block) for block in net.blocks]
-        active = [i for i, block in enumerate(blocks) if set(block.sites) & set(self.sites)]
+        active = [i for i, block in enumerate(blocks) if block.convs.keys() & set(self.sites)]
         start = active[0] if active else len(blocks)
         self.blocks = blocks[start:]
         self.heads: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -148,13 +148,15 @@ class _Pooled(torch.autograd.Function):
         params = dict(zip(task.sites, adapters, strict=True))
         for block in task.blocks:
             block.set(params)
-        head, site = task.blocks[0], task.blocks[0].sites[0]
+        head = task.blocks[0]
+        site = head.first.folded.site
         kept, pooled = [], []
         for x, read, frozen in task.heads:
-            response = frozen.clone()
             if site in params:
                 product = (head.first.folded.scale[:, None] * params[site]).T.to(frozen.dtype)
                 response = as_images(torch.addmm(pixels(frozen), read, product), frozen)
+            else:
+                response = frozen.clone()
             chunk = [head.finish(x, read, response)]
             for block in task.blocks[1:]:
                 chunk.append(block(chunk[-1].output))
@@ -181,9 +183,5 @@ class _Pooled(torch.autograd.Function):
                 delta = relu_gradient_(upstream, kept.output)
                 below = chunk[-1].output if chunk else None
                 upstream = task.blocks[place].gradients(delta, kept, below, found)
-        scales = {
-            site: conv.folded.scale[:, None]
-            for block in task.blocks
-            for site, conv in zip(block.sites, (block.first, block.second), strict=True)
-        }
-        return None, *(found[site].mul_(scales[site]) for site in task.sites)
+        convs = {site: conv for block in task.blocks for site, conv in block.convs.items()}
+        return None, *(found[site].mul_(convs[site].folded.scale[:, None]) for site in task.sites)

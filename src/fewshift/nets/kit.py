@@ -144,10 +144,10 @@ def _starts(domains: tuple[str, ...], tensors: dict[str, Tensor], backbone: Back
 
 
 def _classifier_header(classifier: nn.Module | None) -> dict[str, Any] | None:
-    own = (
-        vars(classifier) if classifier else {}
-    )  # the numbers it was made from; `dim` is a FeatureClassifier's
-    return {name: own[name] for name in ("domains", "dim", "width") if name in own} or None
+    if classifier is None:
+        return None
+    own = vars(classifier)  # `dim` is a FeatureClassifier's alone
+    return {name: own[name] for name in ("domains", "dim", "width") if name in own}
 
 
 def _classifier(
