@@ -102,8 +102,7 @@ def adapters_at(net: nn.Module, sites: Sequence[str], last: str = LAST) -> Resid
             raise FewshiftError(
                 f"{type(net).__name__} has no layer {site!r}: choose among {', '.join(known) or 'none'}"
             )
-        fault = _why_not(layers[site])
-        if fault:
+        if fault := _why_not(layers[site]):
             raise FewshiftError(f"{site} cannot carry task parameters: {fault}; choose other layers")
     if not isinstance(layers[last], nn.Linear):
         raise FewshiftError(f"{last} is a {type(layers[last]).__name__}: the last map must be a linear layer")

@@ -83,8 +83,7 @@ def why_not_in(asked: str, engine: Engine) -> str | None:
 
 def check_precision(asked: str, engine: Engine) -> None:
     """Refuse a precision that somebody asked for and does not get."""
-    why_not = why_not_in(asked, engine)
-    if why_not:
+    if why_not := why_not_in(asked, engine):
         raise FewshiftError(why_not)
 
 

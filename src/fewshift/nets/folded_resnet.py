@@ -91,8 +91,7 @@ def folded_resnet(backbone: Backbone, rounded_to: torch.dtype | None = None) -> 
 
     With `rounded_to` the blocks compute in that type of 16 bits; the stem and what follows pooling do not.
     """
-    why_not = cannot_fold(backbone)
-    if why_not:
+    if why_not := cannot_fold(backbone):
         raise FewshiftError(f"this backbone has no folded form ({why_not}): choose the plain engine")
     net, frozen = backbone.net, backbone.frozen
     assert isinstance(net, ResNet18)

@@ -48,8 +48,7 @@ def cannot_graph(backbone: Backbone) -> str | None:
 
 def frozen_net(backbone: Backbone, dtype: torch.dtype) -> FrozenNet:
     """Fold a backbone for activations of this type."""
-    why_not = cannot_graph(backbone)
-    if why_not:
+    if why_not := cannot_graph(backbone):
         raise FewshiftError(f"there are no graphs for this backbone ({why_not}): choose the folded engine")
     net, frozen = backbone.net, backbone.frozen
     assert isinstance(net, ResNet18)

@@ -122,13 +122,13 @@ def _as(tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> dict[str, T
 
 
 def _starts_parts(starts: Starts | None, backbone: Backbone) -> dict[str, Mapping[str, Tensor]]:
-    base = {}
-    if starts is not None and starts.base is not None:
-        usual = backbone.init()  # what is the backbone's own is not stored again
-        base = {s: v for s, v in starts.base.items() if not torch.equal(v, usual[s].to(v.device))}
+    if starts is None:
+        return {}
+    usual = backbone.init()  # what is the backbone's own is not stored again
+    base = {s: v for s, v in (starts.base or {}).items() if not torch.equal(v, usual[s].to(v.device))}
     if isinstance(starts, LowRankStarts):
         return {"starts left": starts.left, "starts right": starts.right, "starts base": base}
-    return {"starts": starts.values if starts else {}, "starts base": base}
+    return {"starts": starts.values, "starts base": base}
 
 
 def _starts(domains: tuple[str, ...], tensors: dict[str, Tensor], backbone: Backbone) -> Starts | None:

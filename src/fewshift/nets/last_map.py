@@ -23,7 +23,7 @@ from fewshift.core.updates import Preconditioned, TwoSided, Update
 from fewshift.nets.adapters import ResidualAdapters
 from fewshift.nets.backbone import CHUNK, Backbone, copied, named_tensors
 from fewshift.nets.chunks import by_chunks
-from fewshift.nets.engine import InTurn
+from fewshift.nets.engine import InTurn, check_sites
 from fewshift.nets.lite0 import Lite0, folded
 from fewshift.nets.small_space import closed_space, space_pays
 from fewshift.types import Labelled, Task, TaskParams
@@ -137,6 +137,7 @@ class LastMapEngine(InTurn):
 
     def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
         """`steps` steps of `update` from `start` on L_in."""
+        check_sites(self.backbone, start)
         if not start:
             return descend(inner_objective(self.backbone, task), start, update, steps)
         (site,) = start
