@@ -99,7 +99,7 @@ class GraphTuning:
     @cached_property
     def weights(self) -> Flat:
         """The buffers that all passes read the weights from; those that move require gradients."""
-        sites, names = set(self.backbone.sites), self.net.layout.names.values()
+        sites, names = set(self.backbone.sites), self.net.layout.names
         flat = self.net.layout.flat(self.backbone.frozen)
         return Flat(*(part.requires_grad_(sites.issuperset(n)) for part, n in zip(flat, names, strict=True)))
 
@@ -209,7 +209,7 @@ def cannot_tune(backbone: Backbone) -> str | None:
         return f"only ResNet18 is known, not {type(net).__name__}"
     if len({module.eps for module in net.modules() if isinstance(module, nn.BatchNorm2d)}) > 1:
         return "its norms have more than one eps"
-    sites, names = set(backbone.sites), Layout(backbone).names.values()
+    sites, names = set(backbone.sites), Layout(backbone).names
     unknown = sites.difference(*names)
     if unknown:
         return f"{min(unknown)} is no convolution's and no norm's"
