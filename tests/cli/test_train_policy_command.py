@@ -11,8 +11,7 @@ from tiny_world import SEEN, Fewshift, options
 from fewshift.evaluation.scores import read_scores
 from fewshift.nets.feature_kit import with_sites
 from fewshift.nets.kit import load_kit, save_kit
-from fewshift.nets.policy import PART
-from fewshift.nets.preconditioner_part import UNDER_POLICY
+from fewshift.nets.policy import PART, UNDER_POLICY
 
 FEW = options(preset="quick", updates=1, tasks_per_update=1, validation_tasks=1, device="cpu")
 

@@ -7,8 +7,8 @@ from tiny_world import SEEN, Fewshift
 from fewshift.cli.train_shared import capped
 from fewshift.core.starts import DomainStarts, LowRankStarts
 from fewshift.data.protocol import VARYING
-from fewshift.nets.feature_classifier import FeatureClassifier
 from fewshift.nets.kit import load_kit
+from fewshift.nets.set_encoder import FeatureClassifier
 from fewshift.presets.training import QUICK_TASKS
 
 

@@ -110,7 +110,7 @@ class Scripted:
 
     def __init__(self, kit: Kit, quality: Callable[[float], float], way: int) -> None:
         self.backbone, self.quality, self.way = kit.backbone, quality, way
-        self.name = self.reason = "scripted"
+        self.name = "scripted"
 
     def adapt(self, task: Task, start: TaskParams, update: Any, steps: int) -> Trajectory:
         rate = update.rates["last"]

@@ -239,9 +239,8 @@ def test_alignment_alone(
 def test_choosing(make_backbone: Make) -> None:
     backbone = make_backbone()
     assert choose_engine(backbone).name == "folded"
-    assert "fastest" in choose_engine(backbone).reason
     assert choose_engine(backbone, "plain").name == "plain"
-    assert choose_engine(backbone, "folded").reason == "asked for"
+    assert choose_engine(backbone, "folded").name == "folded"
     with pytest.raises(FewshiftError, match="no engine 'magic'"):
         choose_engine(backbone, "magic")
 
@@ -250,7 +249,6 @@ def test_choosing(make_backbone: Make) -> None:
 
     odd = Backbone(backbone.net, backbone.frozen, Other(backbone.sites[:-1]))
     assert choose_engine(odd).name == "plain"
-    assert "not Other" in choose_engine(odd).reason
     with pytest.raises(FewshiftError, match="choose auto or plain"):
         choose_engine(odd, "folded")
 
@@ -288,7 +286,6 @@ def test_graphs_are_for_all_sites_of_the_resnet_together(
     monkeypatch.setattr(choice, "usual_engine", lambda device: ("graph", "as if on a GPU"))
     assert choose_engine(make_backbone()).name == "graph"
     assert choose_engine(some).name == "folded"
-    assert "all seventeen sites" in choose_engine(some).reason
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -14,7 +14,6 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.folded import AdaptedConv, fold, pixels
 from fewshift.nets.folded_block import add_centre_gradient
 from fewshift.nets.folded_resnet import (
-    AdaptedFeatures,
     SupportFeatures,
     cannot_fold,
     folded_resnet,
@@ -112,8 +111,8 @@ def folded_results(backbone: Backbone, task: Task, params: TaskParams) -> dict[s
     net, images = folded_resnet(backbone), task.support.images
     support = SupportFeatures(net, images, tuple(params))
     loss, found = gradients(inner_objective(lambda p, _: support(p), task), params)
-    assert gap(support(params), AdaptedFeatures(net, params)(images)) < 1e-5
-    return {"features": AdaptedFeatures(net, params)(images), "loss": loss, **found}
+    assert gap(support(params), net.features(params, images)) < 1e-5
+    return {"features": net.features(params, images), "loss": loss, **found}
 
 
 def gap(found: Tensor, wanted: Tensor) -> float:
@@ -163,9 +162,7 @@ def test_sites_without_parameters_stay_frozen(
     assert set(found) == set(sites)
     for site in sites:
         assert_near(found[site], wanted[site], 1e-10)
-    assert_near(
-        AdaptedFeatures(net, params)(task.support.images), backbone(params, task.support.images), 1e-11
-    )
+    assert_near(net.features(params, task.support.images), backbone(params, task.support.images), 1e-11)
 
 
 def test_a_stale_or_second_derivative_is_refused(make_backbone: Make, make_task: MakeTask) -> None:

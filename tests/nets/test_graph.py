@@ -14,9 +14,9 @@ from fewshift.nets.capture import kept_or_made
 from fewshift.nets.cell_loss import FAR, MAX_WAY, Targets, cell_gradients, cell_losses
 from fewshift.nets.cells import Cells, Shape
 from fewshift.nets.engine import FoldedEngine, PlainEngine
-from fewshift.nets.graph import GraphEngine, padded_size
+from fewshift.nets.graph import GraphEngine
 from fewshift.nets.notices import say_once
-from fewshift.nets.packing import shape_for
+from fewshift.nets.packing import padded_size, shape_for
 from fewshift.nets.static import Rule
 from fewshift.types import Labelled, Task
 

@@ -1,4 +1,5 @@
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -293,6 +294,14 @@ def test_moving_makes_a_new_kit(kit: Kit) -> None:
     moved = kit.to("cpu")
     assert_same(moved, kit)
     assert moved.backbone.net is not kit.backbone.net
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
+def test_a_pipe_is_not_replaced_by_a_kit(tmp_path: Path, kit: Kit) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FewshiftError, match="a pipe or a device, not a file"):
+        save_kit(kit, tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_the_folder_of_a_kit_is_made(tmp_path: Path, kit: Kit) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from fewshift.core.descent import descend
 from fewshift.core.losses import inner_objective
 from fewshift.core.updates import Adadelta, Preconditioned, Update
+from fewshift.errors import FewshiftError
 from fewshift.nets import last_map
 from fewshift.nets.adapters import adapters_at
 from fewshift.nets.any_module import backbone_from
@@ -111,6 +112,15 @@ def test_an_engine_that_was_used_can_be_copied_and_sent_to_a_process(
     found = another(engine)
     assert found.backbone is not engine.backbone
     assert torch.equal(found.embed({}, images), wanted)
+
+
+def test_parameters_of_another_layer_are_not_taken_for_the_last_map(
+    backbone: Backbone, make_task: Callable[..., Task]
+) -> None:
+    start, update = {"nowhere": backbone.init()["last"]}, Preconditioned(None, {"nowhere": 0.1})
+    for params in (start, start | backbone.init()):
+        with pytest.raises(FewshiftError, match="no site nowhere"):
+            LastMapEngine(backbone).adapt(make_task(), params, update, 1)
 
 
 FEW = 0.3 * torch.randn(3, 64, generator=torch.Generator().manual_seed(3), dtype=torch.float64)

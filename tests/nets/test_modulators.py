@@ -6,13 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from fewshift.nets.modulators import (
+    AttentionSideBySide,
     CnapsModulator,
     CnapsStage,
+    SideBySide,
     TriMModulator,
     TriMStage,
     gain_penalty,
 )
-from fewshift.nets.side_by_side import AttentionSideBySide, SideBySide
 
 SITES = {"layer1.0.bn1": 64, "layer1.0.bn2": 64, "layer2.0.bn1": 128, "layer2.0.bn2": 128}
 IMAGES = torch.randn(5, 3, 16, 16, generator=torch.Generator().manual_seed(0))

@@ -8,8 +8,7 @@ from typing import Any
 
 from fewshift.core.descent import Trajectory
 from fewshift.core.updates import Update
-from fewshift.nets.around import AroundEngine
-from fewshift.nets.engine import Engine
+from fewshift.nets.engine import AroundEngine, Engine
 from fewshift.nets.packing import TOGETHER
 from fewshift.types import Task, TaskParams
 
@@ -21,10 +20,6 @@ class EvenBatches(AroundEngine):
     """The engine inside; tasks of one size run in batches of one number of tasks, filled up with copies."""
 
     engine: Engine
-
-    def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
-        """One task in a batch of copies."""
-        return self.adapt_many([task], [start], [update], steps)[0]
 
     def adapt_many(
         self, tasks: Sequence[Task], starts: Sequence[TaskParams], updates: Sequence[Update[Any]], steps: int

@@ -19,8 +19,14 @@ from fewshift.cli.train_wanted import MetaWanted
 from fewshift.cli.words import words
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import Kit, Part
-from fewshift.nets.policy import PART, adapted_convs, policy_of, policy_part
-from fewshift.nets.preconditioner_part import UNDER_POLICY, preconditioner_part
+from fewshift.nets.policy import (
+    PART,
+    UNDER_POLICY,
+    adapted_convs,
+    policy_of,
+    policy_part,
+    preconditioner_part,
+)
 from fewshift.presets.rates import BY_METHOD
 from fewshift.presets.training import paper_policy, paper_preconditioners, quick_policy, quick_preconditioners
 from fewshift.training.policy import train_policy

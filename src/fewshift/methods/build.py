@@ -17,8 +17,8 @@ from fewshift.methods.rates import (
     RateRule,
     Share,
 )
-from fewshift.nets.feature_classifier import FeatureClassifier
 from fewshift.nets.kit import Kit
+from fewshift.nets.set_encoder import FeatureClassifier
 from fewshift.types import Task
 
 # in a kit's info

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from fewshift.core.coefficients import task_coefficients
 from fewshift.nets.backbone import Backbone
-from fewshift.nets.feature_classifier import FeatureClassifier
 from fewshift.nets.last_map import features_below
-from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.nets.set_encoder import DatasetClassifier, FeatureClassifier
 
 
 class Coefficients(Protocol):

@@ -30,8 +30,7 @@ from fewshift.methods.task import checked
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
-from fewshift.nets.policy import AdapterPolicy, configured, policy_of
-from fewshift.nets.preconditioner_part import UNDER_POLICY, preconditioners_of
+from fewshift.nets.policy import UNDER_POLICY, AdapterPolicy, configured, policy_of, preconditioners_of
 from fewshift.types import Adapted, Task
 
 ABOUT = About(

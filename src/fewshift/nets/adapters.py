@@ -102,8 +102,7 @@ def adapters_at(net: nn.Module, sites: Sequence[str], last: str = LAST) -> Resid
             raise FewshiftError(
                 f"{type(net).__name__} has no layer {site!r}: choose among {', '.join(known) or 'none'}"
             )
-        fault = _why_not(layers[site])
-        if fault:
+        if fault := _why_not(layers[site]):
             raise FewshiftError(f"{site} cannot carry task parameters: {fault}; choose other layers")
     if not isinstance(layers[last], nn.Linear):
         raise FewshiftError(f"{last} is a {type(layers[last]).__name__}: the last map must be a linear layer")
@@ -111,15 +110,14 @@ def adapters_at(net: nn.Module, sites: Sequence[str], last: str = LAST) -> Resid
 
 
 def _why_not(layer: nn.Module) -> str | None:
-    if isinstance(layer, nn.Linear | nn.Conv2d):
-        if "weight" not in dict(layer.named_parameters(recurse=False)):
-            return "its weight is computed from other parameters"
-        if type(layer).forward not in PLAIN:
-            return f"it is a {type(layer).__name__}, which may do something of its own with its weight"
+    if not isinstance(layer, nn.Linear | nn.Conv2d):
+        return f"it is a {type(layer).__name__}, neither a linear layer nor a convolution"
+    if "weight" not in dict(layer.named_parameters(recurse=False)):
+        return "its weight is computed from other parameters"
+    if type(layer).forward not in PLAIN:
+        return f"it is a {type(layer).__name__}, which may do something of its own with its weight"
     if isinstance(layer, nn.Linear):
         return None
-    if not isinstance(layer, nn.Conv2d):
-        return f"it is a {type(layer).__name__}, neither a linear layer nor a convolution"
     if layer.groups != 1:
         return f"its channels are in {layer.groups} groups"
     if layer.kernel_size == (1, 1):

@@ -14,11 +14,13 @@ from fewshift.nets.adapters import adapters_at
 from fewshift.nets.any_module import WithLastMap
 from fewshift.nets.backbone import Backbone, fingerprint_of, freeze, named_tensors
 from fewshift.nets.kit_value import ImageSettings, Kit
+from fewshift.nets.learned import blank
 from fewshift.nets.lite0 import CENTRE, PACKAGE, SPREAD, Lite0, lite0
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.timm_models import timm_model
 
 TIMM = "timm:"  # before the name of a timm model, where a kit is named
+PACKAGES = {"lite0": PACKAGE, "timm": "timm"}  # that carry the weights of these networks
 LITE0_SIZE = 160  # of 96, 128 and 160 the best on validation tasks; its weights were trained at 224
 LITE0_IMAGES = ImageSettings(LITE0_SIZE, "practical", (CENTRE,) * 3, (SPREAD,) * 3)
 
@@ -36,12 +38,12 @@ def described(net: nn.Module) -> dict[str, Any] | None:
 
 def comes_from_a_package(architecture: Mapping[str, Any] | None) -> bool:
     """Are the weights in an installed package, so that a kit needs their fingerprint only?"""
-    return architecture is not None and architecture["name"] in ("lite0", "timm")
+    return architecture is not None and architecture["name"] in PACKAGES
 
 
 def available(architecture: Mapping[str, Any] | None) -> bool:
     """Is the package installed that carries the weights?"""
-    package = {"lite0": PACKAGE, "timm": "timm"}.get(architecture["name"]) if architecture else None
+    package = PACKAGES.get(architecture["name"]) if architecture else None
     return package is not None and importlib.util.find_spec(package) is not None
 
 
@@ -68,16 +70,13 @@ def its_package_has(backbone: Backbone) -> bool:
 def empty(architecture: Mapping[str, Any]) -> nn.Module:
     """The network for a kit that holds its weights: those it has mean nothing."""
     name = architecture["name"]
-    if name == "timm":  # on the CPU from the start: whole numbers that it computes itself are in no kit
+    if name == "timm":  # whole numbers that it computes itself are in no kit
         return timm_model(architecture["model"], pretrained=False)[0]
-    with torch.device("meta"):  # no random numbers are drawn
-        if name == "ResNet18":
-            net: nn.Module = ResNet18(architecture["width"], architecture["stem_padding"])
-        elif name == "lite0":
-            net = Lite0()
-        else:
-            raise FewshiftError(f"this Fewshift knows no network {name!r}: update it")
-    return net.to_empty(device="cpu")
+    if name == "ResNet18":
+        return blank(lambda: ResNet18(architecture["width"], architecture["stem_padding"]))
+    if name == "lite0":
+        return blank(Lite0)
+    raise FewshiftError(f"this Fewshift knows no network {name!r}: update it")
 
 
 def bare_kit(name: str) -> Kit | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -38,9 +39,12 @@ class Backbone:
         return self._apply(self.adapters.merge(self.frozen, params), images)
 
     @torch.no_grad()
-    def embed(self, images: Tensor, chunk: int = CHUNK) -> Tensor:  # (n, 3, h, w) -> (n, dim)
-        """The features of the frozen network, without task parameters."""
-        return by_chunks(partial(self._apply, self.frozen), images, chunk)
+    def embed(
+        self, images: Tensor, params: TaskParams | None = None, chunk: int = CHUNK
+    ) -> Tensor:  # (n, 3, h, w) -> (n, dim)
+        """The features under these task parameters, or of the frozen network without any."""
+        weights = self.frozen if params is None else self.adapters.merge(self.frozen, params)
+        return by_chunks(partial(self._apply, weights), images, chunk)
 
     def init(self) -> TaskParams:
         """The parameters every task starts from."""
@@ -88,6 +92,32 @@ def copied(net: Net) -> Net:
     """A network of its own, without weights that another thread has put into this one for a call."""
     with SWAP:
         return copy.deepcopy(net)
+
+
+@contextmanager
+def listening(
+    net: nn.Module,
+    names: Iterable[str],
+    reads: Callable[[str, nn.Module, Tensor], None],
+    gives: Callable[[str, Tensor, Tensor], Tensor] | None = None,
+) -> Iterator[None]:
+    """Meanwhile `reads` is told what each of these layers reads; other threads are not heard.
+
+    What `gives` makes of a layer's input and output takes the place of the output.
+    """
+
+    def before(name: str, layer: nn.Module, read: tuple[Any, ...]) -> None:
+        reads(name, layer, read[0])
+
+    def after(name: str, _layer: nn.Module, read: tuple[Any, ...], given: Tensor) -> Tensor | None:
+        return None if gives is None else gives(name, read[0], given)
+
+    layers = dict(net.named_modules())
+    with SWAP, ExitStack() as hooks:
+        for name in names:
+            hooks.enter_context(layers[name].register_forward_pre_hook(partial(before, name)))
+            hooks.enter_context(layers[name].register_forward_hook(partial(after, name)))
+        yield
 
 
 def named_tensors(net: nn.Module) -> dict[str, Tensor]:

@@ -1,8 +1,8 @@
-"""Which engine runs, and why."""
+"""Which engine runs, and in what precision."""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
 import torch
@@ -19,49 +19,46 @@ from fewshift.nets.precision import DEFAULT, Precision, precision_for, precision
 
 EngineName: TypeAlias = Literal["auto", "plain", "folded", "graph", "last-map"]
 ENGINES: tuple[EngineName, ...] = ("auto", "plain", "folded", "graph", "last-map")
+MISFITS: Mapping[str, Callable[[Backbone], str | None]] = {
+    "folded": cannot_fold,
+    "graph": cannot_graph,
+    "last-map": why_not_last_only,
+}
 
 
 def choose_engine(backbone: Backbone, name: str = "auto", precision: str = DEFAULT) -> Engine:
-    """The engine of this name; for "auto" the fastest for this backbone and device, with the reason.
+    """The engine of this name; for "auto" the fastest for this backbone and device.
 
     The precision is that of the graph engine, or bfloat16 of the folded one; the others compute as torch is
     set up, whatever is asked for: `check_precision` is for what a user said.
     """
     wanted = precision_for(precision, backbone.device, on_gpu=DEFAULT)
-    folded = partial(FoldedEngine, backbone, precision="bfloat16" if wanted == "bfloat16" else "float32")
     if name not in ENGINES:
         raise FewshiftError(f"there is no engine {name!r}: choose one of {', '.join(ENGINES)}")
-    if name == "plain":
+    kind = _fastest(backbone) if name == "auto" else name
+    if kind == "plain":
         return PlainEngine(backbone)
-    more = why_not_last_only(backbone)
-    if name == "last-map" and more:
-        raise FewshiftError(f"the last-map engine does not fit this backbone ({more}): choose auto or plain")
-    if name == "last-map" or (name == "auto" and not more):
-        return LastMapEngine(backbone, reason="nothing below the last map moves: features are computed once")
-    on_gpu = backbone.device.type == "cuda"
-    why_not = cannot_graph(backbone) if name == "graph" else cannot_fold(backbone)
-    if name != "auto":
-        if why_not:
-            raise FewshiftError(
-                f"the {name} engine does not fit this backbone ({why_not}): choose auto or plain"
-            )
-        if name == "folded":
-            return folded()
-        if not on_gpu:
-            raise FewshiftError(
-                f"the graph engine needs a CUDA device, not {backbone.device.type}: choose auto or folded"
-            )
-        return GraphEngine(backbone, precision=wanted)
-    if why_not:
-        say_once(f"the plain engine is used, the slowest: the others do not fit this backbone ({why_not})")
-        return PlainEngine(backbone, reason=f"the folded engine does not fit this backbone: {why_not}")
-    kind, reason = usual_engine(backbone.device.type)
+    if why_not := MISFITS[kind](backbone):
+        raise FewshiftError(f"the {name} engine does not fit this backbone ({why_not}): choose auto or plain")
+    if name == "graph" and backbone.device.type != "cuda":
+        raise FewshiftError(
+            f"the graph engine needs a CUDA device, not {backbone.device.type}: choose auto or folded"
+        )
     if kind == "graph":
-        misfit = cannot_graph(backbone)
-        if misfit is None:
-            return GraphEngine(backbone, reason=reason, precision=wanted)
-        reason = f"the graph engine does not fit this backbone: {misfit}"
-    return folded(reason=reason)
+        return GraphEngine(backbone, precision=wanted)
+    if kind == "last-map":
+        return LastMapEngine(backbone)
+    return FoldedEngine(backbone, precision="bfloat16" if wanted == "bfloat16" else "float32")
+
+
+def _fastest(backbone: Backbone) -> EngineName:
+    if why_not_last_only(backbone) is None:
+        return "last-map"
+    if why_not := cannot_fold(backbone):
+        say_once(f"the plain engine is used, the slowest: the others do not fit this backbone ({why_not})")
+        return "plain"
+    usual, _ = usual_engine(backbone.device.type)
+    return usual if usual != "graph" or cannot_graph(backbone) is None else "folded"
 
 
 def computed_in(engine: Engine) -> Precision:
@@ -86,8 +83,7 @@ def why_not_in(asked: str, engine: Engine) -> str | None:
 
 def check_precision(asked: str, engine: Engine) -> None:
     """Refuse a precision that somebody asked for and does not get."""
-    why_not = why_not_in(asked, engine)
-    if why_not:
+    if why_not := why_not_in(asked, engine):
         raise FewshiftError(why_not)
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from fewshift.nets.adapters import LAST
 from fewshift.nets.branch import branched
-from fewshift.nets.folded import as_images
-from fewshift.nets.frozen_net import Block, Conv
+from fewshift.nets.folded import Folded, as_images
+from fewshift.nets.folded_block import FoldedBlock
 from fewshift.nets.pointwise import masked_
 from fewshift.nets.precision import arithmetic
 from fewshift.nets.stacks import Stack
@@ -65,20 +65,20 @@ class _Curve:
             tangents.append(self._block(block, own, below))
         return tangents, tangents[-1].output.mean(dim=(2, 3), dtype=self.net.net.last.dtype)
 
-    def _block(self, block: Block, own: Kept, x: Tensor | None) -> Kept:
+    def _block(self, block: FoldedBlock, own: Kept, x: Tensor | None) -> Kept:
         """`x` is the input's tangent, None where the input has none."""
         read = None if x is None else read_at(x, block.first.stride)
         middle = masked_(self._layer(block.first, own.read, x, read), own.middle)
         output = self._layer(block.second, own.middle, middle, middle)
         if x is not None and read is not None:
-            output += x if block.projection is None else self._projected(block, read)
+            output += x if block.matrix is None else self._projected(block, read)
         return Kept(torch.zeros_like(own.read) if read is None else read, middle, masked_(output, own.output))
 
-    def _projected(self, block: Block, read: Tensor) -> Tensor:
-        assert block.projection is not None
-        return as_images(self.net.rows(read) @ block.projection.T, read)
+    def _projected(self, block: FoldedBlock, read: Tensor) -> Tensor:
+        assert block.matrix is not None
+        return as_images(self.net.rows(read) @ block.matrix.T, read)
 
-    def _layer(self, conv: Conv, at: Tensor, x: Tensor | None, read: Tensor | None) -> Tensor:
+    def _layer(self, conv: Folded, at: Tensor, x: Tensor | None, read: Tensor | None) -> Tensor:
         """The response's tangent: of the input by the layer itself, of the layer by the direction."""
         net = self.net
         rows = branched(net.rows(at), self.direction[conv.site].mT, net.cells)
@@ -104,7 +104,7 @@ class _Curve:
         return net.collected(found, None)
 
     def _block_gradients(
-        self, block: Block, delta: Pair, own: Kept, moved: Kept, x: Tensor | None, found: Stack
+        self, block: FoldedBlock, delta: Pair, own: Kept, moved: Kept, x: Tensor | None, found: Stack
     ) -> Pair | None:
         net = self.net
         net.centre_gradient(block.second.site, delta.tangent, own.middle, found)
@@ -116,13 +116,13 @@ class _Curve:
             return None
         net.centre_gradient(block.first.site, inner.value, moved.read, found, add=True)
         below = self._through(block.first, inner, x)
-        if block.projection is None:
+        if block.matrix is None:
             return Pair(*(masked_(part, x, more) for part, more in zip(below, delta, strict=True)))
-        stride, projection = block.first.stride, block.projection
+        stride, projection = block.first.stride, block.matrix
         shortcuts = (as_images(net.rows(part) @ projection, part) for part in delta)
         return Pair(*(masked_(p, x, more, stride) for p, more in zip(below, shortcuts, strict=True)))
 
-    def _through(self, conv: Conv, delta: Pair, x: Tensor) -> Pair:
+    def _through(self, conv: Folded, delta: Pair, x: Tensor) -> Pair:
         value, tangent = (self.net.through(conv, part, x) for part in delta)
         more = branched(self.net.rows(delta.value), self.direction[conv.site], self.net.cells)
         self.net.add_strided(tangent, more, delta.value, conv.stride)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -14,14 +14,8 @@ from fewshift.core.descent import Trajectory, descend
 from fewshift.core.losses import inner_objective
 from fewshift.core.updates import Update
 from fewshift.errors import FewshiftError
-from fewshift.nets.backbone import CHUNK, Backbone
-from fewshift.nets.chunks import by_chunks
-from fewshift.nets.folded_resnet import (
-    AdaptedFeatures,
-    FoldedResNet,
-    SupportFeatures,
-    folded_resnet,
-)
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.folded_resnet import FoldedResNet, SupportFeatures, folded_resnet
 from fewshift.nets.precision import Precision
 from fewshift.nets.threads import suited_threads
 from fewshift.types import Task, TaskParams
@@ -33,11 +27,6 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """The name in results and on the command line."""
-        ...
-
-    @property
-    def reason(self) -> str:
-        """Why this engine was chosen, in a few words."""
         ...
 
     @property
@@ -86,12 +75,47 @@ class InTurn:
         return [self.embed(*each) for each in zip(params, images, strict=True)]
 
 
+class AroundEngine:
+    """An engine around another: it changes how tasks get to that one, and passes on the rest."""
+
+    engine: Engine
+
+    @property
+    def name(self) -> str:
+        """The inner engine's."""
+        return self.engine.name
+
+    @property
+    def backbone(self) -> Backbone:
+        """The network that is adapted."""
+        return self.engine.backbone
+
+    def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
+        """As one of many."""
+        return self.adapt_many([task], [start], [update], steps)[0]
+
+    def adapt_many(
+        self, tasks: Sequence[Task], starts: Sequence[TaskParams], updates: Sequence[Update[Any]], steps: int
+    ) -> list[Trajectory]:
+        """As the inner engine does."""
+        return self.engine.adapt_many(tasks, starts, updates, steps)
+
+    def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
+        """Features under these parameters, without gradients."""
+        return self.engine.embed(params, images)
+
+    def embed_many(
+        self, params: Sequence[TaskParams], images: Sequence[Tensor]
+    ) -> list[Tensor]:  # (n, 3, h, w) each -> (n, d) each
+        """As the inner engine does."""
+        return self.engine.embed_many(params, images)
+
+
 @dataclass(frozen=True)
 class PlainEngine(InTurn):
     """The definition: the network as it is written down, differentiated by autograd."""
 
     backbone: Backbone
-    reason: str = "asked for"
     name: str = "plain"
 
     def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
@@ -99,10 +123,9 @@ class PlainEngine(InTurn):
         check_sites(self.backbone, start)
         return descend(inner_objective(self.backbone, task), start, update, steps)
 
-    @torch.no_grad()
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
         """Features under these parameters, without gradients."""
-        return by_chunks(partial(self.backbone, params), images, CHUNK)
+        return self.backbone.embed(images, params)
 
 
 @dataclass(frozen=True)
@@ -114,7 +137,6 @@ class FoldedEngine(InTurn):
     """
 
     backbone: Backbone
-    reason: str = "asked for"
     name: str = "folded"
     precision: Precision = "float32"
 
@@ -140,7 +162,7 @@ class FoldedEngine(InTurn):
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
         """Features under these parameters, without gradients."""
         with suited_threads(self.net.operations(images), images.device):
-            return AdaptedFeatures(self.net, params)(images)
+            return self.net.features(params, images)
 
 
 def check_sites(backbone: Backbone, params: TaskParams) -> None:

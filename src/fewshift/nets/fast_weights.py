@@ -17,9 +17,8 @@ from torch import Tensor
 
 from fewshift.core.proto_head import head_logits, proto_head
 from fewshift.core.rules import Shape
-from fewshift.nets.backbone import CHUNK, Backbone
-from fewshift.nets.joint_norm import JointFeatures, by_first_rows
-from fewshift.nets.moments import by_own_moments, with_moments_of
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.moments import JointFeatures, by_first_rows, by_own_moments, with_moments_of
 from fewshift.nets.whole import every_weight, kernels, moving, suited
 from fewshift.types import Episode, Predictor, Task, TaskParams, Weights
 
@@ -73,8 +72,7 @@ class FastNet:
 
         @torch.no_grad()
         def logits(images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, way)
-            features = torch.cat([settled(merged, some) for some in torch.split(images, CHUNK)])
-            return head_logits(params, features)
+            return head_logits(params, settled.embed(images, merged))
 
         return logits
 

@@ -20,8 +20,7 @@ def moves_only_the_last_map(kit: Kit) -> bool:
 
 def on_features(kit: Kit) -> Kit:
     """The same kit for tasks that hold features below the last map; methods and engines stay the same."""
-    more = why_not_last_only(kit.backbone)
-    if more:
+    if more := why_not_last_only(kit.backbone):
         raise FewshiftError(f"tasks of features need a kit whose last map alone moves, but {more}")
     return replace(kit, backbone=last_map_of(kit.backbone))
 

@@ -57,14 +57,10 @@ class Layout:
         return tuple(found)
 
     @property
-    def names(self) -> dict[str, tuple[str, ...]]:
+    def names(self) -> tuple[list[str], list[str], list[str]]:
         """The full names of the weights in each of the three tensors."""
-        convs, norms = zip(*self.layers, strict=True)
-        kernels, scales = ([f"{name}.weight" for name in names] for names in (convs, norms))
-        shifts = [f"{name}.bias" for name in norms]
-        return {
-            name: tuple(found) for name, found in zip(Flat._fields, (kernels, scales, shifts), strict=True)
-        }
+        kernels, scales = ([f"{name}.weight" for name in own] for own in zip(*self.layers, strict=True))
+        return kernels, scales, [f"{norm}.bias" for _, norm in self.layers]
 
     @cached_property
     def shapes(self) -> tuple[torch.Size, ...]:

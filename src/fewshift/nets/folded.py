@@ -24,22 +24,22 @@ WINOGRAD_CHANNELS = 256  # from here on Winograd's products outweigh their trans
 class Folded:
     """A convolution with the batch norm behind it: kernel diag(s) W, its s, and the bias b."""
 
+    site: str
     kernel: Tensor  # (out, in, k, k) channels-last; Winograd's (4, 4, in, out) where that is faster
     scale: Tensor  # (out,)
     bias: Tensor  # (out,)
     stride: int
+    centre: Tensor  # the kernel's `tap`, exact where the kernel is rounded
     winograd: bool = False
-    exact_centre: Tensor | None = None  # (out, in) the centre tap of a rounded kernel before it was rounded
 
-    @property
-    def centre(self) -> Tensor:
-        """The part of the kernel that an adapter changes, as a view."""
-        return self.kernel[1:3, 1:3] if self.winograd else self.kernel[..., 1, 1]
+    def tap(self, kernel: Tensor) -> Tensor:
+        """The part of such a kernel that an adapter changes, as a view."""
+        return kernel[1:3, 1:3] if self.winograd else centre_tap(kernel)
 
     def rounded(self, dtype: torch.dtype) -> Folded:
         """The same in numbers of 16 bits; adapters are still added to the exact centre tap, then rounded."""
-        exact = self.centre.contiguous() if self.kernel.shape[-1] == 3 else None
-        return replace(self, kernel=self.kernel.to(dtype), bias=self.bias.to(dtype), exact_centre=exact)
+        kernel, bias = self.kernel.to(dtype), self.bias.to(dtype)
+        return replace(self, kernel=kernel, bias=bias, centre=self.centre.contiguous())
 
 
 def fold(
@@ -54,8 +54,16 @@ def fold(
     kernel = frozen[f"{conv}.weight"] * scale[:, None, None, None]
     many = min(kernel.shape[:2]) >= WINOGRAD_CHANNELS
     if transform and stride == 1 and many and winograd.pays(kernel.device):
-        return Folded(winograd.transformed(kernel), scale, bias, stride, winograd=True)
-    return Folded(kernel.contiguous(memory_format=torch.channels_last), scale, bias, stride)
+        kernel = winograd.transformed(kernel)
+        return Folded(conv, kernel, scale, bias, stride, kernel[1:3, 1:3], winograd=True)
+    kernel = kernel.contiguous(memory_format=torch.channels_last)
+    return Folded(conv, kernel, scale, bias, stride, centre_tap(kernel))
+
+
+def centre_tap(kernel: Tensor) -> Tensor:  # (out, in, k, k) -> (out, in)
+    """What a kernel multiplies the pixel at its centre by, as a view."""
+    reach = kernel.shape[-1] // 2
+    return kernel[..., reach, reach]
 
 
 class AdaptedConv:
@@ -70,14 +78,11 @@ class AdaptedConv:
         """Put an adapter on the centre tap; the rest of the kernel is copied the first time only."""
         if self.kernel is self.folded.kernel:
             self.kernel = self.kernel.clone(memory_format=torch.preserve_format)
-        target = replace(self.folded, kernel=self.kernel)
-        scale = self.folded.scale[:, None]
+        target, centre, scale = self.folded.tap(self.kernel), self.folded.centre, self.folded.scale[:, None]
         if self.folded.winograd:
-            winograd.set_centre_(target.centre, self.folded.centre, scale * adapter)
-        elif self.folded.exact_centre is not None:
-            target.centre.copy_(torch.addcmul(self.folded.exact_centre, scale, adapter))
+            winograd.set_centre_(target, centre, scale * adapter)
         else:
-            torch.addcmul(self.folded.centre, scale, adapter, out=target.centre)
+            target.copy_(torch.addcmul(centre, scale, adapter))
 
     def __call__(self, x: Tensor) -> Tensor:  # (n, in, h, w) -> (n, out, h', w')
         """The layer's output before its ReLU."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fewshift.nets.folded import AdaptedConv, Folded, as_images, channels_last, fold, pixels
+from fewshift.nets.folded import AdaptedConv, Folded, as_images, centre_tap, channels_last, fold, pixels
 from fewshift.nets.pointwise import relu_gradient_
 from fewshift.nets.resnet import STRIDES
 from fewshift.types import Weights
@@ -19,10 +19,20 @@ from fewshift.types import Weights
 class FoldedBlock:
     """A residual block: two folded 3x3 convolutions and perhaps a folded projection."""
 
-    name: str
     first: Folded
     second: Folded
     projection: Folded | None
+
+    @property
+    def bias(self) -> Tensor:
+        """The second convolution's and the projection's together."""
+        own = self.second.bias
+        return own if self.projection is None else own + self.projection.bias
+
+    @property
+    def matrix(self) -> Tensor | None:  # (out, in)
+        """The projection's kernel."""
+        return None if self.projection is None else centre_tap(self.projection.kernel)
 
     def rounded(self, dtype: torch.dtype) -> FoldedBlock:
         """The same block in numbers of 16 bits."""
@@ -43,7 +53,7 @@ def fold_block(frozen: Weights, name: str, eps: float, *, transform: bool = True
     projection = None
     if f"{name}.downsample.0.weight" in frozen:
         projection = fold(frozen, f"{name}.downsample.0", f"{name}.downsample.1", stride, eps)
-    return FoldedBlock(name, first, second, projection)
+    return FoldedBlock(first, second, projection)
 
 
 class Kept(NamedTuple):
@@ -59,18 +69,13 @@ class AdaptedBlock:
 
     def __init__(self, block: FoldedBlock) -> None:
         self.stride = block.first.stride
-        self.sites = (f"{block.name}.conv1", f"{block.name}.conv2")
-        self.first = AdaptedConv(block.first)
-        self.projection: Tensor | None = None
-        bias = block.second.bias
-        if block.projection is not None:
-            self.projection = block.projection.kernel[..., 0, 0]  # (out, in)
-            bias = bias + block.projection.bias
-        self.second = AdaptedConv(block.second, bias)
+        self.first, self.second = AdaptedConv(block.first), AdaptedConv(block.second, block.bias)
+        self.convs = {conv.folded.site: conv for conv in (self.first, self.second)}
+        self.matrix = block.matrix
 
     def set(self, params: Mapping[str, Tensor]) -> None:
         """Put the task's adapters into the kernels."""
-        for site, conv in zip(self.sites, (self.first, self.second), strict=True):
+        for site, conv in self.convs.items():
             if site in params:
                 conv.set(params[site])
 
@@ -82,10 +87,10 @@ class AdaptedBlock:
         """All that follows the first convolution's `response`."""
         middle = response.relu_()
         output = self.second(middle)
-        if self.projection is None:
+        if self.matrix is None:
             output = output.add_(x)
         else:
-            output = as_images(torch.addmm(pixels(output), read, self.projection.T), output)
+            output = as_images(torch.addmm(pixels(output), read, self.matrix.T), output)
         return Kept(read, middle, output.relu_())
 
     def gradients(
@@ -95,7 +100,7 @@ class AdaptedBlock:
 
         `delta` is the gradient before the last ReLU.
         """
-        first, second = self.sites
+        first, second = self.convs
         add_centre_gradient(found, second, delta, pixels(kept.middle))
         if x is None and first not in found:
             return None
@@ -104,9 +109,9 @@ class AdaptedBlock:
         if x is None:
             return None
         gradient = self.first.input_gradient(inner, x)
-        if self.projection is None:
+        if self.matrix is None:
             return gradient.add_(delta)
-        through = as_images(pixels(delta) @ self.projection, delta)
+        through = as_images(pixels(delta) @ self.matrix, delta)
         channels_last(gradient)[:, :: self.stride, :: self.stride] += channels_last(through)
         return gradient
 

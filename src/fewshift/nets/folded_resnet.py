@@ -49,6 +49,20 @@ class FoldedResNet:
             total += 2 * pixels_in * (block.first.kernel.numel() + block.second.kernel.numel()) // area
         return total
 
+    @torch.no_grad()
+    def features(self, params: TaskParams, batch: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
+        """Of any images under these parameters, without gradients."""
+        blocks = [AdaptedBlock(block) for block in self.blocks]
+        for block in blocks:
+            block.set(params)
+        pooled = []
+        for part in torch.split(batch, self.chunk):
+            x = self.stem_of(part)
+            for block in blocks:
+                x = block(x).output
+            pooled.append(self.pooled(x))
+        return F.linear(torch.cat(pooled), params.get("last", self.last))
+
     def stem_of(self, batch: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, width, h', w')
         """What enters the first block; no task parameter changes it."""
         x = batch.contiguous(memory_format=torch.channels_last)
@@ -77,8 +91,7 @@ def folded_resnet(backbone: Backbone, rounded_to: torch.dtype | None = None) -> 
 
     With `rounded_to` the blocks compute in that type of 16 bits; the stem and what follows pooling do not.
     """
-    why_not = cannot_fold(backbone)
-    if why_not:
+    if why_not := cannot_fold(backbone):
         raise FewshiftError(f"this backbone has no folded form ({why_not}): choose the plain engine")
     net, frozen = backbone.net, backbone.frozen
     assert isinstance(net, ResNet18)
@@ -102,7 +115,7 @@ class SupportFeatures:
         self.net, self.sites = net, tuple(site for site in sites if site != "last")
         self.calls = 0
         blocks = [AdaptedBlock(block) for block in net.blocks]
-        active = [i for i, block in enumerate(blocks) if set(block.sites) & set(self.sites)]
+        active = [i for i, block in enumerate(blocks) if block.convs.keys() & set(self.sites)]
         start = active[0] if active else len(blocks)
         self.blocks = blocks[start:]
         self.heads: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -134,13 +147,15 @@ class _Pooled(torch.autograd.Function):
         params = dict(zip(task.sites, adapters, strict=True))
         for block in task.blocks:
             block.set(params)
-        head, site = task.blocks[0], task.blocks[0].sites[0]
+        head = task.blocks[0]
+        site = head.first.folded.site
         kept, pooled = [], []
         for x, read, frozen in task.heads:
-            response = frozen.clone()
             if site in params:
                 product = (head.first.folded.scale[:, None] * params[site]).T.to(frozen.dtype)
                 response = as_images(torch.addmm(pixels(frozen), read, product), frozen)
+            else:
+                response = frozen.clone()
             chunk = [head.finish(x, read, response)]
             for block in task.blocks[1:]:
                 chunk.append(block(chunk[-1].output))
@@ -167,30 +182,5 @@ class _Pooled(torch.autograd.Function):
                 delta = relu_gradient_(upstream, kept.output)
                 below = chunk[-1].output if chunk else None
                 upstream = task.blocks[place].gradients(delta, kept, below, found)
-        scales = {
-            site: conv.folded.scale[:, None]
-            for block in task.blocks
-            for site, conv in zip(block.sites, (block.first, block.second), strict=True)
-        }
-        return None, *(found[site].mul_(scales[site]) for site in task.sites)
-
-
-class AdaptedFeatures:
-    """Features of any images under fixed parameters, without gradients."""
-
-    def __init__(self, net: FoldedResNet, params: TaskParams) -> None:
-        self.net, self.last = net, params.get("last", net.last)
-        self.blocks = [AdaptedBlock(block) for block in net.blocks]
-        for block in self.blocks:
-            block.set(params)
-
-    @torch.no_grad()
-    def __call__(self, batch: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
-        """The features of these images."""
-        pooled = []
-        for part in torch.split(batch, self.net.chunk):
-            x = self.net.stem_of(part)
-            for block in self.blocks:
-                x = block(x).output
-            pooled.append(self.net.pooled(x))
-        return F.linear(torch.cat(pooled), self.last)
+        convs = {site: conv for block in task.blocks for site, conv in block.convs.items()}
+        return None, *(found[site].mul_(convs[site].folded.scale[:, None]) for site in task.sites)

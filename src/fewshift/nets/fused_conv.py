@@ -15,14 +15,13 @@ from fewshift.nets.pointwise import finished_
 
 _refused: set[Any] = set()  # shapes that cuDNN's fused convolution did not take
 WIDE_RESULTS = "dtype_out" in torch.ops.aten.bmm.overloads()  # type: ignore[no-untyped-call]  # since torch 2.8
-FUSE = True  # let cuDNN do what follows a convolution
 
 
 def convolved(
     x: Tensor, kernel: Tensor, bias: Tensor, shortcut: Tensor | None = None, stride: int = 1
 ) -> Tensor:
     """ReLU(kernel * x + bias + shortcut), padded by half the kernel."""
-    if FUSE and x.device.type == "cuda" and x.dtype in (torch.float16, torch.float32):
+    if x.device.type == "cuda" and x.dtype in (torch.float16, torch.float32):
         key = (x.dtype, kernel.shape, x.shape[2:], stride, shortcut is None, torch.backends.cudnn.allow_tf32)
         if key not in _refused:
             try:

@@ -28,8 +28,6 @@ from fewshift.nets.static_batch import Asked
 from fewshift.nets.task_net import TaskNet
 from fewshift.types import Task, TaskParams
 
-__all__ = ["SIZES", "GraphEngine", "padded_size"]
-
 CHUNK = 1024  # images a pass where no gradient is kept
 MAX_STEPS = 400
 
@@ -39,7 +37,6 @@ class GraphEngine:
     """CUDA graphs over the folded network; tasks that fit no graph go through the folded engine."""
 
     backbone: Backbone
-    reason: str = "asked for"
     name: str = "graph"
     precision: Precision = DEFAULT
     captured: bool = True  # False: the same steps on the same buffers, uncaptured (for tests without a GPU)

@@ -13,13 +13,12 @@ from torch import Tensor, nn
 
 from fewshift.core.descent import Trajectory, descend_along
 from fewshift.errors import FewshiftError
-from fewshift.nets.around import AroundEngine
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.capture import captured, kept_or_made
 from fewshift.nets.cell_loss import MAX_WAY, Targets, cell_losses
 from fewshift.nets.cells import Cells, Shape
 from fewshift.nets.chunks import by_chunks, rounded
-from fewshift.nets.engine import Engine
+from fewshift.nets.engine import AroundEngine, Engine
 from fewshift.nets.flat_weights import Flat, Layout
 from fewshift.nets.graph import CHUNK, GraphEngine
 from fewshift.nets.notices import say_once
@@ -100,7 +99,7 @@ class GraphTuning:
     @cached_property
     def weights(self) -> Flat:
         """The buffers that all passes read the weights from; those that move require gradients."""
-        sites, names = set(self.backbone.sites), self.net.layout.names.values()
+        sites, names = set(self.backbone.sites), self.net.layout.names
         flat = self.net.layout.flat(self.backbone.frozen)
         return Flat(*(part.requires_grad_(sites.issuperset(n)) for part, n in zip(flat, names, strict=True)))
 
@@ -210,7 +209,7 @@ def cannot_tune(backbone: Backbone) -> str | None:
         return f"only ResNet18 is known, not {type(net).__name__}"
     if len({module.eps for module in net.modules() if isinstance(module, nn.BatchNorm2d)}) > 1:
         return "its norms have more than one eps"
-    sites, names = set(backbone.sites), Layout(backbone).names.values()
+    sites, names = set(backbone.sites), Layout(backbone).names
     unknown = sites.difference(*names)
     if unknown:
         return f"{min(unknown)} is no convolution's and no norm's"

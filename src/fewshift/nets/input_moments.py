@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 
 from fewshift.core.whitening import second_moment
 from fewshift.errors import FewshiftError
-from fewshift.nets.backbone import SWAP, Backbone
+from fewshift.nets.backbone import Backbone, listening
 from fewshift.nets.last_map import features_below, why_not_last_only
 from fewshift.types import TaskParams
 
@@ -29,19 +27,13 @@ def input_moments(
         return {site: second_moment(features_below(backbone)(images)) for site in params}
     sums: dict[str, Tensor] = {}
 
-    def watch(site: str, module: nn.Module, read: tuple[Tensor, ...]) -> None:
-        found = second_moment(rows_of(module, read[0])) * len(read[0])
+    def watch(site: str, layer: nn.Module, read: Tensor) -> None:
+        found = second_moment(rows_of(layer, read)) * len(read)
         sums[site] = sums[site] + found if site in sums else found
 
-    with SWAP:  # the hooks must not hear another thread's images
-        layers = dict(backbone.net.named_modules())
-        hooks = [layers[site].register_forward_pre_hook(partial(watch, site)) for site in params]
-        try:
-            for part in torch.split(images, CHUNK):
-                backbone(params, part)
-        finally:
-            for hook in hooks:
-                hook.remove()
+    with listening(backbone.net, params, watch):
+        for part in torch.split(images, CHUNK):
+            backbone(params, part)
     if unread := [site for site in params if site not in sums]:
         raise FewshiftError(
             f"what {', '.join(unread)} reads cannot be watched, because the network takes its weight without "

@@ -16,10 +16,10 @@ from fewshift.errors import FewshiftError
 from fewshift.nets import architectures
 from fewshift.nets.adapters import ResidualAdapters, adapters_at
 from fewshift.nets.backbone import Backbone, freeze
-from fewshift.nets.feature_classifier import FeatureClassifier
 from fewshift.nets.kit_value import ImageSettings, Kit, Part
+from fewshift.nets.learned import blank
 from fewshift.nets.resnet import ResNet18
-from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.nets.set_encoder import DatasetClassifier, FeatureClassifier
 from fewshift.nets.tensor_file import Kind, join, part, read_tensors, write_tensors
 from fewshift.nets.weights import load_fully
 
@@ -119,13 +119,13 @@ def _as(tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> dict[str, T
 
 
 def _starts_parts(starts: Starts | None, backbone: Backbone) -> dict[str, Mapping[str, Tensor]]:
-    base = {}
-    if starts is not None and starts.base is not None:
-        usual = backbone.init()  # what is the backbone's own is not stored again
-        base = {s: v for s, v in starts.base.items() if not torch.equal(v, usual[s].to(v.device))}
+    if starts is None:
+        return {}
+    usual = backbone.init()  # what is the backbone's own is not stored again
+    base = {s: v for s, v in (starts.base or {}).items() if not torch.equal(v, usual[s].to(v.device))}
     if isinstance(starts, LowRankStarts):
         return {"starts left": starts.left, "starts right": starts.right, "starts base": base}
-    return {"starts": starts.values if starts else {}, "starts base": base}
+    return {"starts": starts.values, "starts base": base}
 
 
 def _starts(domains: tuple[str, ...], tensors: dict[str, Tensor], backbone: Backbone) -> Starts | None:
@@ -141,11 +141,10 @@ def _starts(domains: tuple[str, ...], tensors: dict[str, Tensor], backbone: Back
 
 
 def _classifier_header(classifier: nn.Module | None) -> dict[str, Any] | None:
-    if isinstance(classifier, FeatureClassifier):
-        return {"domains": classifier.domains, "dim": classifier.dim, "width": classifier.width}
-    if isinstance(classifier, DatasetClassifier):
-        return {"domains": classifier.domains, "width": classifier.width}
-    return None
+    if classifier is None:
+        return None
+    own = vars(classifier)  # `dim` is a FeatureClassifier's alone
+    return {name: own[name] for name in ("domains", "dim", "width") if name in own}
 
 
 def _classifier(
@@ -153,13 +152,10 @@ def _classifier(
 ) -> DatasetClassifier | FeatureClassifier | None:
     if header is None:
         return None
-    with torch.device("meta"):  # no random numbers are drawn
-        net: DatasetClassifier | FeatureClassifier = (
-            FeatureClassifier(**header) if "dim" in header else DatasetClassifier(**header)
-        )
-    net = net.to_empty(device="cpu").eval().requires_grad_(False)
+    kind = FeatureClassifier if "dim" in header else DatasetClassifier
+    net: DatasetClassifier | FeatureClassifier = blank(lambda: kind(**header))
     load_fully(net, state, path)
-    return net.to(dtype)
+    return net.to(dtype).eval().requires_grad_(False)
 
 
 def _backbone(header: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> Backbone:
@@ -174,8 +170,6 @@ def _backbone(header: dict[str, Any], tensors: dict[str, Tensor], path: Path) ->
     dtype = getattr(torch, header["dtype"])
     state = {name: tensor.to(dtype) for name, tensor in part(tensors, "backbone").items()}
     net = architectures.empty(architecture).to(dtype)
-    counters = {n: torch.tensor(0) for n in net.state_dict() if n.endswith("num_batches_tracked")}
-    net.load_state_dict(counters, strict=False)
     load_fully(net, state, path)
     return _with_sites(net, header)
 

@@ -14,8 +14,7 @@ from fewshift.core.precond import DomainPreconditioners
 from fewshift.core.starts import Starts, task_start
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
-from fewshift.nets.feature_classifier import FeatureClassifier
-from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.nets.set_encoder import DatasetClassifier, FeatureClassifier
 from fewshift.types import TaskParams
 
 

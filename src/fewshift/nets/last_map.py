@@ -23,7 +23,7 @@ from fewshift.core.updates import Preconditioned, TwoSided, Update
 from fewshift.nets.adapters import ResidualAdapters
 from fewshift.nets.backbone import CHUNK, Backbone, copied, named_tensors
 from fewshift.nets.chunks import by_chunks
-from fewshift.nets.engine import InTurn
+from fewshift.nets.engine import InTurn, check_sites
 from fewshift.nets.lite0 import Lite0, folded
 from fewshift.nets.small_space import closed_space, space_pays
 from fewshift.types import Labelled, Task, TaskParams
@@ -133,29 +133,26 @@ class LastMapEngine(InTurn):
     """Features once per task, then the last map alone. Equals the plain engine; needs `sites == (last,)`."""
 
     backbone: Backbone
-    reason: str = "asked for"
     name: str = "last-map"
 
     def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
         """`steps` steps of `update` from `start` on L_in."""
-        if not start:
-            return descend(inner_objective(self.backbone, task), start, update, steps)
-        (site,) = start
-        below = Task(
-            Labelled(features_below(self.backbone)(task.support.images), task.support.labels), task.way
-        )
-        if isinstance(update, Preconditioned | TwoSided):
-            return descend_on_features(below, site, start[site], update, steps)
-        return descend(inner_objective(lambda params, x: x @ params[site].mT, below), start, update, steps)
+        check_sites(self.backbone, start)
+        support = Labelled(features_below(self.backbone)(task.support.images), task.support.labels)
+        below = Task(support, task.way)
+        if start and isinstance(update, Preconditioned | TwoSided):
+            ((site, value),) = start.items()
+            return descend_on_features(below, site, value, update, steps)
+        return descend(inner_objective(self._mapped, below), start, update, steps)
 
     @torch.no_grad()
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
         """Features under these parameters, without gradients."""
+        return self._mapped(params, features_below(self.backbone)(images))
+
+    def _mapped(self, params: TaskParams, features: Tensor) -> Tensor:  # (n, d) -> (n, d)
         site = self.backbone.sites[-1]
-        return (
-            features_below(self.backbone)(images)
-            @ params.get(site, self.backbone.frozen[f"{site}.weight"]).mT
-        )
+        return features @ params.get(site, self.backbone.frozen[f"{site}.weight"]).mT
 
 
 def descend_on_features(

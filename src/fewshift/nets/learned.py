@@ -1,4 +1,4 @@
-"""A module from its weights in a part of a kit."""
+"""Modules whose weights come from a file: none are drawn first."""
 
 from __future__ import annotations
 
@@ -13,16 +13,25 @@ from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 
 M = TypeVar("M", bound=nn.Module)
-DRAWS = (Tensor.normal_, Tensor.uniform_)
+FILLS = (Tensor.normal_, Tensor.uniform_, torch.eye)
 
 
-class _NothingDrawn(TorchFunctionMode):
-    """Leaves out what initialisers draw: on a tensor without values it would import torch's compiler."""
+class _NothingFilled(TorchFunctionMode):
+    """Leaves out what initialisers fill in: on a tensor without values it would import torch's compiler."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return args[0] if func in DRAWS else func(*args, **(kwargs or {}))
+        given = kwargs or {}
+        return given.get("out", args[0]) if func in FILLS else func(*args, **given)
+
+
+def blank(make: Callable[[], M]) -> M:
+    """The module with zeros for weights, to be filled: nothing is drawn."""
+    module = _without_values(make)
+    zeros = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in module.state_dict().items()}
+    module.load_state_dict(zeros, assign=True)  # `to_empty` would import half of torch, for seconds
+    return module
 
 
 def loaded(make: Callable[[], M], tensors: Mapping[str, Tensor], backbone: Backbone, what: str) -> M:
@@ -30,8 +39,7 @@ def loaded(make: Callable[[], M], tensors: Mapping[str, Tensor], backbone: Backb
 
     Nothing is drawn or copied: the module holds the part's own tensors where their type is the backbone's.
     """
-    with torch.device("meta"), _NothingDrawn():
-        module = make()
+    module = _without_values(make)
     values = {name: tensor.to(backbone.device, backbone.dtype) for name, tensor in tensors.items()}
     try:
         module.load_state_dict(values, assign=True)
@@ -41,3 +49,8 @@ def loaded(make: Callable[[], M], tensors: Mapping[str, Tensor], backbone: Backb
             f"what the kit holds for {what} does not fit its backbone ({first[0].strip()}): train it again"
         ) from None
     return module.eval().requires_grad_(False)
+
+
+def _without_values(make: Callable[[], M]) -> M:
+    with torch.device("meta"), _NothingFilled():
+        return make()

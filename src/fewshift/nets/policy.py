@@ -20,18 +20,20 @@ from torch import Tensor, nn
 
 from fewshift.core.centroids import prototypes
 from fewshift.core.parallel import Counts, with_adapters, without_effect
+from fewshift.core.precond import DomainPreconditioners
 from fewshift.errors import FewshiftError
 from fewshift.nets.adapters import ResidualAdapters, resnet18_adapters
-from fewshift.nets.backbone import Backbone
+from fewshift.nets.backbone import Backbone, listening
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit, Part
 from fewshift.nets.learned import loaded
-from fewshift.nets.resnet import ResNet18, block_names
-from fewshift.types import Task, TaskParams, Weights
+from fewshift.nets.resnet import ResNet18
+from fewshift.types import Task, TaskParams
 
 MOST = 3  # adapters per site
 HIDDEN = 16
 PART = "policy"  # its name in a kit
+UNDER_POLICY = "preconditioners under the policy"  # TSP††'s, which a kit keeps beside TSP†'s
 
 
 @dataclass(frozen=True)
@@ -115,30 +117,18 @@ class AdapterPolicy(nn.Module):
 
     def forward(self, backbone: Backbone, task: Task) -> Decision:
         """A pass over the support set, site after site under the greedy choice."""
-        frozen, net = backbone.frozen, backbone.net
-        assert isinstance(net, ResNet18)
         chosen: list[Tensor] = []
 
-        def adapted(x: Tensor, site: str) -> Tensor:
-            policy = self.of(site)
+        def choose(site: str, _conv: nn.Module, x: Tensor) -> None:
             centres = prototypes(x.mean(dim=(2, 3)), task.support.labels, task.way)
-            logits = F.log_softmax(policy.logits(centres) / self.temperature, dim=0)
-            chosen.append(logits)
-            kernel = frozen[f"{site}.weight"]
-            return torch.conv2d(x, kernel, None, policy.stride, 1) + policy.forward(x, logits.argmax())
+            chosen.append(F.log_softmax(self.of(site).logits(centres) / self.temperature, dim=0))
 
-        eps = net.bn1.eps
-        stem = torch.conv2d(task.support.images, frozen["conv1.weight"], None, 2, net.stem_padding)
-        x = torch.relu(_normed(stem, frozen, "bn1", eps))
-        for name in block_names():
-            shortcut = x
-            if f"{name}.downsample.0.weight" in frozen:
-                stride = self.of(f"{name}.conv1").stride
-                shortcut = torch.conv2d(x, frozen[f"{name}.downsample.0.weight"], None, stride)
-                shortcut = _normed(shortcut, frozen, f"{name}.downsample.1", eps)
-            y = torch.relu(_normed(adapted(x, f"{name}.conv1"), frozen, f"{name}.bn1", eps))
-            x = torch.relu(_normed(adapted(y, f"{name}.conv2"), frozen, f"{name}.bn2", eps) + shortcut)
-        features = F.linear(x.mean(dim=(2, 3)), frozen["last.weight"])
+        def adapted(site: str, x: Tensor, response: Tensor) -> Tensor:
+            more: Tensor = self.of(site)(x, chosen[-1].argmax())
+            return response + more
+
+        with listening(backbone.net, self.sites, choose, adapted):
+            features = backbone({}, task.support.images)
         table = torch.stack(chosen)
         return Decision(self.sites, table, table.argmax(dim=1), features)
 
@@ -185,6 +175,20 @@ def configured(engine: Engine, start: TaskParams, counts: Counts) -> TaskParams:
     return without_effect(start, counts) if whole else with_adapters(start, counts)
 
 
-def _normed(x: Tensor, frozen: Weights, name: str, eps: float) -> Tensor:
-    mean, variance = frozen[f"{name}.running_mean"], frozen[f"{name}.running_var"]
-    return F.batch_norm(x, mean, variance, frozen[f"{name}.weight"], frozen[f"{name}.bias"], eps=eps)
+def preconditioner_part(learned: DomainPreconditioners) -> Part:
+    """Preconditioners as a kit's part."""
+    settings = {"domains": list(learned.domains), "design": learned.design}
+    return Part({site: root.detach().cpu() for site, root in learned.roots.items()}, settings)
+
+
+def preconditioners_of(kit: Kit, name: str) -> DomainPreconditioners:
+    """The preconditioners in the part of this name, in the kit's precision."""
+    part = kit.parts[name]
+    domains = tuple(part.settings["domains"])
+    if domains != kit.domains:
+        raise FewshiftError(
+            f"the kit's {name} are for {', '.join(domains)}, but its domains are {', '.join(kit.domains)}: "
+            "train them again"
+        )
+    learned = DomainPreconditioners(domains, part.tensors, part.settings["design"])
+    return learned.to(kit.backbone.device, kit.backbone.dtype)

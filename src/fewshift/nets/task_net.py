@@ -15,8 +15,9 @@ from torch import Tensor
 from fewshift.nets.adapters import LAST
 from fewshift.nets.branch import branched
 from fewshift.nets.cells import Cells
-from fewshift.nets.folded import as_images, channels_last, channels_second
-from fewshift.nets.frozen_net import Block, Conv, FrozenNet
+from fewshift.nets.folded import Folded, as_images, channels_last, channels_second
+from fewshift.nets.folded_block import FoldedBlock
+from fewshift.nets.frozen_net import FrozenNet
 from fewshift.nets.fused_conv import convolved, input_gradient, wide_product
 from fewshift.nets.pointwise import masked_, topmost
 from fewshift.nets.stacks import Stack
@@ -85,7 +86,7 @@ class TaskNet:
         """What no adapter changes of these images."""
         net, conv = self.net, self.net.blocks[0].first
         x = images.to(net.dtype, memory_format=torch.channels_last)
-        x = torch.conv2d(x, net.stem, net.stem_bias, 2, net.stem_padding).relu_()
+        x = torch.conv2d(x, net.stem.kernel, net.stem.bias, 2, net.stem_padding).relu_()
         return Head(x, torch.conv2d(x, conv.kernel, conv.bias, conv.stride, padding=1))
 
     def forward(self, head: Head, keep: bool = True) -> tuple[Tensor, list[Kept]]:  # -> (n, d)
@@ -125,7 +126,7 @@ class TaskNet:
         """The pixels of each cell, a view."""
         return channels_last(x).reshape(self.cells.shape.cells, -1, x.shape[1])
 
-    def _layer(self, conv: Conv, x: Tensor, read: Tensor, shortcut: Tensor | None) -> Tensor:
+    def _layer(self, conv: Folded, x: Tensor, read: Tensor, shortcut: Tensor | None) -> Tensor:
         """One convolution with its adapter, the shortcut and the ReLU."""
         if not self.folds:
             like = read if shortcut is None else shortcut
@@ -134,14 +135,14 @@ class TaskNet:
             shortcut = as_images(branched(self.rows(read), adapter, self.cells, base), like)
         return convolved(x, self.kernels[conv.site], conv.bias, shortcut, conv.stride)
 
-    def _finish(self, block: Block, x: Tensor, read: Tensor, middle: Tensor) -> Kept:
+    def _finish(self, block: FoldedBlock, x: Tensor, read: Tensor, middle: Tensor) -> Kept:
         shortcut = x
-        if block.projection is not None:
-            shortcut = as_images(self.rows(read) @ block.projection.T, read)
+        if block.matrix is not None:
+            shortcut = as_images(self.rows(read) @ block.matrix.T, read)
         return Kept(read, middle, self._layer(block.second, middle, middle, shortcut))
 
     def _block_gradients(
-        self, block: Block, delta: Tensor, kept: Kept, x: Tensor | None, found: Stack
+        self, block: FoldedBlock, delta: Tensor, kept: Kept, x: Tensor | None, found: Stack
     ) -> Tensor | None:
         """Put the adapters' gradients into `found`; the gradient before the ReLU below, if there is one."""
         self.centre_gradient(block.second.site, delta, kept.middle, found)
@@ -149,13 +150,13 @@ class TaskNet:
         self.centre_gradient(block.first.site, inner, kept.read, found)
         if x is None:
             return None
-        if block.projection is None:
+        if block.matrix is None:
             return self.below(block.first, inner, x, delta)
         gradient = self.through(block.first, inner, x)
-        shortcut = as_images(self.rows(delta) @ block.projection, delta)
+        shortcut = as_images(self.rows(delta) @ block.matrix, delta)
         return masked_(gradient, x, shortcut, block.first.stride)
 
-    def below(self, conv: Conv, delta: Tensor, x: Tensor, more: Tensor | None = None) -> Tensor:
+    def below(self, conv: Folded, delta: Tensor, x: Tensor, more: Tensor | None = None) -> Tensor:
         """The gradient before the ReLU that made a convolution's input x; `more` comes to x another way."""
         if self.folds or conv.stride > 1:
             return masked_(self.through(conv, delta, x), x, more)
@@ -165,7 +166,7 @@ class TaskNet:
         found = branched(self.rows(delta), adapter, self.cells, rows, other, alive, in_place=True)
         return as_images(found, gradient)
 
-    def through(self, conv: Conv, delta: Tensor, x: Tensor) -> Tensor:
+    def through(self, conv: Folded, delta: Tensor, x: Tensor) -> Tensor:
         """The gradient at a convolution's input, its adapter included."""
         gradient = input_gradient(delta, x, self.kernels[conv.site], conv.stride)
         if self.folds:

@@ -44,8 +44,7 @@ def write_tensors(
 
 def read_tensors(path: str | Path, kind: Kind) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The header and the tensors, on the CPU; anything wrong with the file is one sentence."""
-    metadata, tensors = _opened(Path(path), kind, with_tensors=True)
-    text, checksum = _described(metadata[kind.mark])
+    text, checksum, tensors = _opened(Path(path), kind, with_tensors=True)
     if checksum != _checksum(text, tensors):
         raise FewshiftError(f"{path} is damaged, its checksum does not fit its content: get or make it again")
     return _header(text, path, kind), tensors
@@ -53,12 +52,11 @@ def read_tensors(path: str | Path, kind: Kind) -> tuple[dict[str, Any], dict[str
 
 def read_header(path: str | Path, kind: Kind) -> dict[str, Any]:
     """The header alone, without a look at the tensors: quick, but nothing is checked against the checksum."""
-    metadata, _ = _opened(Path(path), kind, with_tensors=False)
-    text, _ = _described(metadata[kind.mark])
-    return _header(text, path, kind)
+    return _header(_opened(Path(path), kind, with_tensors=False)[0], path, kind)
 
 
-def _opened(path: Path, kind: Kind, with_tensors: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
+def _opened(path: Path, kind: Kind, with_tensors: bool) -> tuple[str, str, dict[str, Tensor]]:
+    """The header's text, the checksum and the tensors; no text and no checksum where they are damaged."""
     if not path.is_file():
         raise FewshiftError(f"there is no {kind.noun} {path}: give the path of a file that Fewshift wrote")
     try:
@@ -76,7 +74,11 @@ def _opened(path: Path, kind: Kind, with_tensors: bool) -> tuple[dict[str, str],
         raise FewshiftError(
             f"{path} is a safetensors file but no Fewshift {kind.noun}: give one that Fewshift wrote"
         )
-    return metadata, tensors
+    try:
+        described = json.loads(metadata[kind.mark])
+        return str(described["header"]), str(described["sha256"]), tensors
+    except (ValueError, KeyError, TypeError):
+        return "", "", tensors
 
 
 def _header(text: str, path: str | Path, kind: Kind) -> dict[str, Any]:
@@ -92,15 +94,6 @@ def _header(text: str, path: str | Path, kind: Kind) -> dict[str, Any]:
         age, remedy = ("a newer", "update Fewshift") if newer else ("an older", "make it again")
         raise FewshiftError(f"{path} was written by {age} Fewshift ({writer}): {remedy}")
     return header
-
-
-def _described(entry: str) -> tuple[str, str]:
-    """The header's text and the checksum; nothing when the entry is damaged."""
-    try:
-        described = json.loads(entry)
-        return str(described["header"]), str(described["sha256"])
-    except (ValueError, KeyError, TypeError):
-        return "", ""
 
 
 def join(parts: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
@@ -134,6 +127,8 @@ def _checksum(text: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
+    if path.exists() and not path.is_file() and not path.is_dir():  # the file would take its place
+        raise FewshiftError(f"{path} is a pipe or a device, not a file: give the name of a file to write")
     draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")  # threads have one process number
     try:
         path.absolute().parent.mkdir(parents=True, exist_ok=True)

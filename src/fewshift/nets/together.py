@@ -7,32 +7,27 @@ for each task, and the adaptations and features that they ask for meet here.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor
 
 from fewshift.core.descent import Trajectory
 from fewshift.core.updates import Update
-from fewshift.nets.around import AroundEngine
-from fewshift.nets.engine import Engine
+from fewshift.nets.engine import AroundEngine, Engine
 from fewshift.types import Task, TaskParams
 
 T = TypeVar("T")
 
 
-@dataclass(eq=False)
-class _Request:
+class _Request(NamedTuple):
     """Something that somebody waits for: requests of one kind run together."""
 
-    kind: tuple[Any, ...]
+    kind: tuple[Any, ...]  # the engine's function for many, and what it takes behind their arguments
     arguments: tuple[Any, ...]
-    result: Any = None
-    problem: BaseException | None = None
-    answered: bool = False
+    answer: Future[Any]
 
 
 @dataclass(eq=False)
@@ -46,7 +41,7 @@ class Together(AroundEngine):
     engine: Engine
     expected: int = 0  # threads that may still ask
     requests: list[_Request] = field(default_factory=list)
-    changed: threading.Condition = field(default_factory=threading.Condition)
+    turn: threading.Lock = field(default_factory=threading.Lock)  # for the two above
     runner: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     callers: ThreadPoolExecutor | None = None
     room: int = 0  # threads that `callers` may have
@@ -56,12 +51,7 @@ class Together(AroundEngine):
         if self.callers is None or self.room < len(works):
             self.callers, self.room = ThreadPoolExecutor(len(works)), len(works)
         self.expected = len(works)
-
-        def guarded(work: Callable[[], T]) -> T:
-            with self._leaving():
-                return work()
-
-        futures = [self.callers.submit(guarded, work) for work in works]
+        futures = [self.callers.submit(self._work, work) for work in works]
         try:
             return [future.result() for future in futures]
         finally:
@@ -71,65 +61,51 @@ class Together(AroundEngine):
         """Alone at once; inside `each` together with what the other threads ask for."""
         if self.expected == 0:
             return self.engine.adapt(task, start, update, steps)
-        found: Trajectory = self._asked(_Request(("adapt", steps), (task, start, update)))
+        found: Trajectory = self._asked((self.engine.adapt_many, steps), task, start, update)
         return found
 
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
         """Likewise."""
         if self.expected == 0:
             return self.engine.embed(params, images)
-        found: Tensor = self._asked(_Request(("embed",), (params, images)))
+        found: Tensor = self._asked((self.engine.embed_many,), params, images)
         return found
 
-    def adapt_many(
-        self, tasks: Sequence[Task], starts: Sequence[TaskParams], updates: Sequence[Update[Any]], steps: int
-    ) -> list[Trajectory]:
-        """As the inner engine does."""
-        return self.engine.adapt_many(tasks, starts, updates, steps)
-
-    def _asked(self, request: _Request) -> Any:
+    def _asked(self, kind: tuple[Any, ...], *arguments: Any) -> Any:
         """Wait for the answer, and compute it if all others are waiting already."""
-        with self.changed:
+        request = _Request(kind, arguments, Future())
+        with self.turn:
             self.requests.append(request)
             self._run_if_all_wait()
-            self.changed.wait_for(lambda: request.answered)
-        if request.problem is not None:
-            raise request.problem
-        return request.result
+        return request.answer.result()
 
-    @contextmanager
-    def _leaving(self) -> Iterator[None]:
+    def _work(self, work: Callable[[], T]) -> T:
         """At the end, no other thread waits for this one any more."""
         try:
-            yield
+            return work()
         finally:
-            with self.changed:
+            with self.turn:
                 self.expected -= 1
                 self._run_if_all_wait()
 
     def _run_if_all_wait(self) -> None:
-        """Run what is asked for, when all who may still ask have asked; hold the condition."""
+        """Run what is asked for, when all who may still ask have asked; hold the lock."""
         if not self.requests or len(self.requests) < self.expected:
             return
         batch, self.requests = self.requests, []
         for kind in dict.fromkeys(request.kind for request in batch):
-            alike = [request for request in batch if request.kind == kind]
-            self.runner.submit(self._run, kind, alike).result()
-        self.changed.notify_all()
+            self.runner.submit(_run, kind, [request for request in batch if request.kind == kind]).result()
 
-    def _run(self, kind: tuple[Any, ...], requests: Sequence[_Request]) -> None:
-        """Requests of one kind."""
-        try:
-            columns: list[Any] = list(zip(*(request.arguments for request in requests), strict=True))
-            found: Sequence[Any] = (
-                self.engine.embed_many(*columns)
-                if kind == ("embed",)
-                else self.engine.adapt_many(*columns, *kind[1:])
-            )
-            for request, result in zip(requests, found, strict=True):
-                request.result = result
-        except BaseException as problem:
-            for request in requests:
-                request.problem = problem
+
+def _run(kind: tuple[Any, ...], requests: Sequence[_Request]) -> None:
+    """Requests of one kind."""
+    function, *more = kind
+    try:
+        found = function(*zip(*(request.arguments for request in requests), strict=True), *more)
+        answered = list(zip(requests, found, strict=True))
+    except BaseException as problem:
         for request in requests:
-            request.answered = True
+            request.answer.set_exception(problem)
+    else:
+        for request, result in answered:
+            request.answer.set_result(result)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -15,9 +14,8 @@ from fewshift.core.centroids import cosine_logits, prototypes
 from fewshift.core.descent import Trajectory, descend
 from fewshift.core.losses import inner_objective
 from fewshift.core.updates import Update
-from fewshift.nets.backbone import CHUNK, Backbone
-from fewshift.nets.chunks import by_chunks
-from fewshift.nets.whole import in_suited_layout, suited
+from fewshift.nets.backbone import Backbone
+from fewshift.nets.whole import suited
 from fewshift.types import Features, Task, TaskParams
 
 Copies: TypeAlias = Callable[[], Iterator[Tensor]]  # a new descent's support images, varied, step after step
@@ -59,7 +57,7 @@ class PlainTuning:
         self, task: Task, rules: Sequence[Rule], steps: int, copies: Copies | None = None
     ) -> list[Trajectory]:
         """One descent after the other."""
-        task = in_suited_layout(task)
+        task = replace(task, support=replace(task.support, images=suited(task.support.images)))
 
         def objective() -> Callable[[TaskParams], Tensor]:
             if copies is None:
@@ -70,10 +68,9 @@ class PlainTuning:
         start = self.backbone.init()
         return [descend(objective(), start, rule(start), steps) for rule in rules]
 
-    @torch.no_grad()
     def embed(self, params: TaskParams, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
         """Features under these weights, without gradients."""
-        return by_chunks(partial(self.backbone, params), suited(images), CHUNK)
+        return self.backbone.embed(suited(images), params)
 
 
 def copies_loss(features: Features, params: TaskParams, task: Task, varied: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fewshift.nets.adapters import LAST
 from fewshift.nets.backbone import Backbone
-from fewshift.types import Task, TaskParams, Weights
+from fewshift.types import TaskParams, Weights
 
 NORMS = (nn.BatchNorm2d, nn.LayerNorm, nn.GroupNorm)
 
@@ -42,11 +42,6 @@ def suited(images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, 3, h, w)
     """
     layout = torch.channels_last if images.is_cuda else torch.contiguous_format
     return images.contiguous(memory_format=layout)
-
-
-def in_suited_layout(task: Task) -> Task:
-    """The task with its images so."""
-    return replace(task, support=replace(task.support, images=suited(task.support.images)))
 
 
 def every_weight(net: nn.Module) -> tuple[str, ...]:

@@ -17,8 +17,7 @@ from fewshift.core.precond import DomainPreconditioners
 from fewshift.core.starts import Starts
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
-from fewshift.nets.feature_classifier import FeatureClassifier
-from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.nets.set_encoder import DatasetClassifier, FeatureClassifier
 from fewshift.nets.tensor_file import part
 from fewshift.progress import Track, silent
 from fewshift.training.checkpoint import copy_into, identity_of, learner_tensors, restore_learner

@@ -15,9 +15,8 @@ from fewshift.core.objectives import classifier_loss
 from fewshift.core.precond import DomainPreconditioners, blend_sites
 from fewshift.core.starts import Starts
 from fewshift.nets.backbone import Backbone
-from fewshift.nets.feature_classifier import FeatureClassifier
 from fewshift.nets.last_map import below_last
-from fewshift.nets.set_encoder import DatasetClassifier
+from fewshift.nets.set_encoder import DatasetClassifier, FeatureClassifier
 from fewshift.training.last_map_descent import blended_last_map
 from fewshift.training.metagradients import Job, MetaGradients, is_finite
 from fewshift.training.settings import ClassifierSettings

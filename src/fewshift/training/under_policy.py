@@ -18,9 +18,8 @@ from fewshift.core.metagrad import MetaGradient
 from fewshift.core.parallel import Counts, collapsed_descent, shared, without_effect
 from fewshift.core.updates import Preconditioned, Update
 from fewshift.errors import FewshiftError
-from fewshift.nets.around import AroundEngine
 from fewshift.nets.backbone import Backbone
-from fewshift.nets.engine import Engine
+from fewshift.nets.engine import AroundEngine, Engine
 from fewshift.nets.policy import AdapterPolicy, configured
 from fewshift.training.metagradients import Job, MetaGradients
 from fewshift.training.settings import InnerLevel
@@ -59,14 +58,10 @@ class ConfiguredEngine(AroundEngine):
     engine: Engine
     policy: AdapterPolicy
 
-    def adapt(self, task: Task, start: TaskParams, update: Update[Any], steps: int) -> Trajectory:
-        """`steps` steps under the policy's configuration of the task."""
-        return self.adapt_many([task], [start], [update], steps)[0]
-
     def adapt_many(
         self, tasks: Sequence[Task], starts: Sequence[TaskParams], updates: Sequence[Update[Any]], steps: int
     ) -> list[Trajectory]:
-        """The same for several tasks, each under its own configuration."""
+        """`steps` steps of each task under the policy's configuration of it."""
         begins, rules = [], []
         for task, start, update in zip(tasks, starts, updates, strict=True):
             if not isinstance(update, Preconditioned):
