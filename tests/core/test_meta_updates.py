@@ -140,6 +140,21 @@ def test_gap_rescales_singular_values_in_order(site: str) -> None:
         torch.testing.assert_close(found, left @ torch.diag(values * scales) @ right)
 
 
+@pytest.mark.parametrize("site", sorted(KERNELS))
+def test_the_derivative_holds_the_left_vectors_constant(site: str) -> None:
+    """Also for a tall matrix, whose basis are the right ones: the published step is U diag(s) Uᵀ G."""
+    matrix = unfolded(TARGET[site]).requires_grad_()
+    scales = torch.linspace(2.0, 0.5, min(matrix.shape), dtype=torch.float64).requires_grad_()
+    left = torch.linalg.svd(matrix.detach(), full_matrices=False)[0]
+    outside = drawn(*matrix.shape)
+    published = left @ torch.diag(scales) @ left.T @ matrix
+    wanted = torch.autograd.grad((published * outside).sum(), [matrix, scales])
+    for basis in (by_svd, by_eigenvectors):
+        step = rescaled(matrix, basis([matrix.detach()])[0], scales)
+        torch.testing.assert_close(step, published)
+        torch.testing.assert_close(torch.autograd.grad((step * outside).sum(), [matrix, scales]), wanted)
+
+
 def test_the_eigen_form_takes_the_same_steps_as_the_svd() -> None:
     logits = {name: drawn(min(unfolded(value).shape)) for name, value in KERNELS.items()}
     by = {basis: GradientAdaptive(logits, 0.05, basis) for basis in (by_svd, by_eigenvectors)}

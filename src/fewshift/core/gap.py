@@ -56,10 +56,20 @@ def by_eigenvectors(matrices: Sequence[Tensor]) -> list[Tensor]:
 
 
 def rescaled(matrix: Tensor, basis: Tensor, scales: Tensor) -> Tensor:  # (m, n), (r, r), (r,) -> (m, n)
-    """The matrix with its i-th singular value times the i-th scale; `basis` are vectors of the short side."""
+    """The matrix with its i-th singular value times the i-th scale; `basis` are vectors of the short side.
+
+    The derivative holds the left vectors U constant, as published, also where `basis` are the right ones: a
+    tall matrix then moves the result by U·diag(s)·Uᵀ, which says the same of the value and not of its slope.
+    """
     if _is_wide(matrix):
         return (basis * scales) @ (basis.mT @ matrix)
-    return (matrix @ basis * scales) @ basis.mT
+    still = matrix.detach()
+    reached = still @ basis  # the i-th left vector times the i-th singular value
+    moved = (reached * scales) @ basis.mT
+    if not matrix.requires_grad:
+        return moved
+    left = F.normalize(reached, dim=0)
+    return moved + (left * scales.detach()) @ (left.mT @ (matrix - still))
 
 
 @dataclass(frozen=True)
