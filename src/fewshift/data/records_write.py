@@ -17,8 +17,7 @@ from fewshift.data.index_cache import class_file
 from fewshift.data.locks import hold
 from fewshift.data.scan import scan_files
 from fewshift.data.spec import Spec
-from fewshift.data.spec_json import SPEC_FILE, read_spec
-from fewshift.data.spec_write import spec_text, write_spec
+from fewshift.data.spec_json import SPEC_FILE, read_spec, spec_text, write_spec
 from fewshift.data.suite_file import read_provenance, write_provenance
 from fewshift.data.tfrecord import MAX_RECORD, frame
 from fewshift.data.whole_files import whole_file

@@ -1,4 +1,4 @@
-"""Read `dataset_spec.json`: flat, bi-level (Omniglot) and hierarchical (ImageNet) domains.
+"""Read `dataset_spec.json`: flat, bi-level (Omniglot) and hierarchical (ImageNet) domains; write flat ones.
 
 The `path` inside the file is where the conversion once ran and is ignored. Everything else must agree with
 itself, because a spec that is wrong by one class gives wrong labels and no error.
@@ -6,14 +6,16 @@ itself, because a spec that is wrong by one class gives wrong labels and no erro
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from fewshift.data.spec import Group, Spec
-from fewshift.data.spec_fields import Fields, load_fields, show
+from fewshift.data.spec_fields import SPLIT_KEYS, Fields, load_fields, show
 from fewshift.data.spec_graph import hierarchical_spec
+from fewshift.data.whole_files import write_whole
 from fewshift.errors import DataError
 from fewshift.types import SPLITS, Split
 
@@ -75,6 +77,28 @@ def parse_spec(text: str, where: str, *, unique_names: bool = True) -> Spec:
             f"classes {first} and {second} are both named {show(spec.class_names[first])}: rename one of them"
         )
     return spec
+
+
+def spec_text(spec: Spec, where: str) -> str:
+    """The JSON text of a flat spec; one that could not be read back is refused."""
+    content = {
+        "name": spec.name,
+        "path": "",
+        "file_pattern": FILE_PATTERN,
+        "__class__": "DatasetSpecification",
+        "classes_per_split": {SPLIT_KEYS[s]: len(spec.splits[s]) for s in SPLITS},
+        "images_per_class": dict(enumerate(spec.images_per_class)),
+        "class_names": dict(enumerate(spec.class_names)),
+    }
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    if parse_spec(text, where) != spec:
+        raise ValueError(f"{where}: only flat specs can be written")
+    return text
+
+
+def write_spec(folder: Path, spec: Spec, file_name: str = SPEC_FILE) -> None:
+    """Write the spec into this records folder, in one piece."""
+    write_whole(folder / file_name, spec_text(spec, str(folder / file_name)).encode())
 
 
 def repeated_names(names: Sequence[str]) -> list[tuple[int, int]]:
