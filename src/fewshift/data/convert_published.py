@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fewshift.data.class_split import ALL_TEST, spec_of_split, split_classes
+from fewshift.data.class_split import ALL_TEST, split_spec
 from fewshift.data.domain import Provenance
 from fewshift.data.records_write import write_domain
 from fewshift.data.spec import Spec
@@ -67,7 +67,7 @@ def convert_published(which: Published, source: Path, target: Path, track: Track
     for place, name in enumerate(found.names):
         members[name].append(place)
     counts = {name: len(places) for name, places in members.items()}
-    spec = spec_of_split(target.resolve().name, counts, split_classes(list(counts), ALL_TEST, str(source)))
+    spec = split_spec(target.resolve().name, counts, ALL_TEST, str(source))
 
     def images(class_id: int) -> Iterator[bytes]:
         return (enlarged(found.images[place]) for place in members[spec.class_names[class_id]])
@@ -79,8 +79,13 @@ def convert_published(which: Published, source: Path, target: Path, track: Track
 def enlarged(image: NDArray[np.uint8]) -> bytes:
     """The image at 84 pixels by Lanczos, as a JPEG in RGB."""
     large = Image.fromarray(image).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    return as_jpeg(large.convert("RGB"))
+
+
+def as_jpeg(picture: Image.Image) -> bytes:
+    """A JPEG of quality 75 with halved colour, Pillow's default and so Meta-Dataset's."""
     buffer = io.BytesIO()
-    large.convert("RGB").save(buffer, "JPEG")
+    picture.save(buffer, "JPEG")
     return buffer.getvalue()
 
 

@@ -136,7 +136,7 @@ def _write_class(folder: Path, spec: Spec, class_id: int, images: Iterable[bytes
     expected = spec.images_per_class[class_id]
     with whole_file(class_file(folder, class_id).path) as out:
         written = 0
-        for contents in _batches(images, class_id, name, expected):
+        for contents in _batches(images, class_id, name):
             out.write(frame(contents))
             written += len(contents)
         if written != expected:
@@ -145,30 +145,18 @@ def _write_class(folder: Path, spec: Spec, class_id: int, images: Iterable[bytes
             )
 
 
-def _batches(images: Iterable[bytes], class_id: int, name: str, most: int) -> Iterator[list[bytes]]:
+def _batches(images: Iterable[bytes], class_id: int, name: str) -> Iterator[list[bytes]]:
     """The examples of a few megabytes at a time: checksums are quick for many records at once."""
     batch: list[bytes] = []
     filled = 0
-    for place, image in enumerate(_given(images, name)):
-        if place >= most:
-            raise DataError(
-                f"{name}: over {most} images were given but its spec says {most}: count them again"
-            )
+    for place, image in enumerate(images):
         if not 0 < len(image) < MAX_RECORD - 1024:
             raise DataError(
                 f"{name}: image {place} has {len(image):,} bytes, which cannot be one: take it out"
             )
-        batch.append(encode_example(bytes(image), class_id))
+        batch.append(encode_example(image, class_id))
         filled += len(image)
         if filled >= _BATCH_BYTES:
             yield batch
             batch, filled = [], 0
-    if batch:
-        yield batch
-
-
-def _given(images: Iterable[bytes], name: str) -> Iterator[bytes]:
-    try:
-        yield from images
-    except OSError as problem:
-        raise DataError(f"{name}: its images cannot be read ({problem}): check their files") from problem
+    yield batch
