@@ -35,9 +35,12 @@ class Fields:
         """The JSON object under this key."""
         if key not in self.values:
             self.refuse(f"the key {key!r} is missing: copy the file again or write it anew")
-        value = self.values[key]
+        return self.mapping(self.values[key], key)
+
+    def mapping(self, value: Any, what: str) -> Mapping[str, Any]:
+        """A JSON object."""
         if not isinstance(value, dict):
-            self.refuse(f"{key} is {show(value)}: it must be a JSON object")
+            self.refuse(f"{what} is {show(value)}: it must be a JSON object")
         return value
 
     def text(self, value: Any, what: str) -> str:

@@ -12,12 +12,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from fewshift.data.spec import Group, Spec
+from fewshift.data.spec import Group, Spec, split_ranges
 from fewshift.data.spec_fields import SPLIT_KEYS, Fields, load_fields, show
 from fewshift.data.spec_graph import hierarchical_spec
 from fewshift.data.whole_files import write_whole
 from fewshift.errors import DataError
-from fewshift.types import SPLITS, Split
+from fewshift.types import SPLITS
 
 SPEC_FILE = "dataset_spec.json"
 LEGACY_FILE = "dataset_spec.pkl"
@@ -139,11 +139,6 @@ def _image_count(fields: Fields, value: Any, what: str) -> int:
     return fields.whole(value, what, 1)
 
 
-def _ranges(counts: Sequence[int]) -> dict[Split, range]:
-    stops = list(accumulate(counts))
-    return {s: range(stop - n, stop) for s, n, stop in zip(SPLITS, counts, stops, strict=True)}
-
-
 def _flat(fields: Fields, name: str) -> Spec:
     counts = fields.by_split("classes_per_split", lambda v, what: fields.whole(v, what, 0))
     classes = sum(counts.values())
@@ -154,7 +149,7 @@ def _flat(fields: Fields, name: str) -> Spec:
         images_per_class=fields.by_id(
             "images_per_class", lambda v, what: _image_count(fields, v, what), classes, why
         ),
-        splits=_ranges([counts[split] for split in SPLITS]),
+        splits=split_ranges(counts),
     )
 
 
@@ -171,12 +166,12 @@ def _bilevel(fields: Fields, name: str) -> Spec:
         Group(group, tuple(range(stop - size, stop)))
         for group, size, stop in zip(names, sizes, accumulate(sizes), strict=True)
     ]
-    of_split = _ranges([counts[split] for split in SPLITS])
+    of_split = split_ranges(counts)
     return Spec(
         name=name,
         class_names=class_names,
         images_per_class=images,
-        splits=_ranges([sum(sizes[s] for s in of_split[split]) for split in SPLITS]),
+        splits=split_ranges({split: sum(sizes[s] for s in of_split[split]) for split in SPLITS}),
         kind="bilevel",
         groups={split: tuple(groups[s] for s in of_split[split]) for split in SPLITS},
     )
