@@ -85,8 +85,7 @@ def _claim(folder: Path, spec: Spec) -> None:
     """Make sure that whatever lies here belongs to the same domain."""
     for name in (SPEC_FILE, UNFINISHED_FILE):
         if (folder / name).exists():
-            there = read_spec(folder / name)
-            if there.fingerprint() != spec.fingerprint() or there.class_names != spec.class_names:
+            if read_spec(folder / name) != spec:
                 raise DataError(
                     f"{folder / name}: the folder holds another domain, or other classes or splits of "
                     f"{spec.name}: remove it or choose another folder"
