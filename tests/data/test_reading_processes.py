@@ -14,6 +14,7 @@ import torch
 from endless_runs import ended_from_outside, reading_workers
 from small_records import small_domain
 
+from fewshift.data import shared_memory
 from fewshift.data.cache import build_cache, open_cached
 from fewshift.data.domain import Domain, ImageSource, Item, Pixels
 from fewshift.data.drawn import drawn_domain
@@ -135,6 +136,16 @@ def test_threads_stand_in_where_no_process_starts(records: Domain, monkeypatch: 
                 found.append(pixels(episode))
                 time.sleep(0.05)
             assert found == [pixels(read(plan)) for plan in todo]
+
+
+def test_threads_stand_in_where_there_is_no_place_for_memory(
+    records: Domain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shared_memory, "MEMORY_FOLDER", tmp_path / "missing")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    read, todo = reader([records]), planned(records, 3)
+    assert [pixels(episode) for episode in prefetch(read, todo)] == [pixels(read(plan)) for plan in todo]
+    assert not reading_workers()
 
 
 def test_threads_stand_in_for_a_reader_that_cannot_be_sent(records: Domain) -> None:

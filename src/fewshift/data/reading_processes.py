@@ -52,6 +52,8 @@ class Processes:
     def __init__(self, count: int) -> None:
         self.owner = os.getpid()
         self._memory = SharedMemory()
+        if not self._memory.files:
+            raise CannotStart("no folder for temporary files can be written: read with threads")
         self._load = [0] * count  # images that each has to read
         self._started = False
         self._processes: list[subprocess.Popen[bytes]] = []

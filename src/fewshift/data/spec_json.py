@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fewshift.data.spec import Group, Spec, split_ranges
-from fewshift.data.spec_fields import SPLIT_KEYS, Fields, load_fields, show
+from fewshift.data.spec_fields import SPLIT_KEYS, Fields, load_fields, read_fields, show
 from fewshift.data.spec_graph import hierarchical_spec
 from fewshift.data.whole_files import write_whole
 from fewshift.errors import DataError
@@ -37,24 +37,17 @@ def read_spec(path: Path, *, unique_names: bool = True) -> Spec:
         raise DataError(
             f"{file}: there is no such file: a records folder holds a {SPEC_FILE} beside its records"
         )
-    try:
-        if file.stat().st_size > MAX_SPEC_BYTES:
-            raise DataError(
-                f"{file}: a spec of over {MAX_SPEC_BYTES // 2**20} MiB is not read: write it anew"
-            )
-        text = file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as problem:
-        raise DataError(
-            f"{file}: this is not a text in UTF-8 ({problem.reason}): copy the file again"
-        ) from problem
-    except OSError as problem:
-        raise DataError(f"{file}: it cannot be read ({problem.strerror}): check its permissions") from problem
-    return parse_spec(text, str(file), unique_names=unique_names)
+    if file.stat().st_size > MAX_SPEC_BYTES:
+        raise DataError(f"{file}: a spec of over {MAX_SPEC_BYTES // 2**20} MiB is not read: write it anew")
+    return _spec(read_fields(file, "check its permissions, or copy the file again"), unique_names)
 
 
-def parse_spec(text: str, where: str, *, unique_names: bool = True) -> Spec:
+def parse_spec(text: str, where: str) -> Spec:
     """The spec in this JSON text; `where` names it in errors."""
-    fields = load_fields(text, where)
+    return _spec(load_fields(text, where), unique_names=True)
+
+
+def _spec(fields: Fields, unique_names: bool) -> Spec:
     _check_file_pattern(fields)
     name = _domain_name(fields)
     kind = fields.values.get("__class__")
