@@ -47,7 +47,7 @@ def open_own_suite(
         if wanted not in listed:
             fields.refuse(f"it has no domain {wanted!r}, only {', '.join(listed)}")
     return name, [
-        _open(fields, file.parent, domain, values, track)
+        _open(fields, file.parent, fields.domain_name(domain, "the name of a domain"), values, track)
         for domain, values in listed.items()
         if names is None or domain in names
     ]

@@ -51,6 +51,15 @@ class Fields:
             self.refuse(f"{what} is {show(value)}: it must not have control characters or broken Unicode")
         return value
 
+    def domain_name(self, value: Any, what: str) -> str:
+        """A name that can become a file's and a part of task addresses."""
+        name = self.text(value, what)
+        if name != name.strip() or name.startswith(".") or any(letter in name for letter in "/\\:"):
+            self.refuse(
+                f"{what} is {show(name)}: it must not start with a dot nor contain / \\ : or outer spaces"
+            )
+        return name
+
     def whole(self, value: Any, what: str, least: int, most: int = MAX_IMAGES) -> int:
         """A whole number within bounds; 3.0 and true are none."""
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:

@@ -49,7 +49,7 @@ def parse_spec(text: str, where: str) -> Spec:
 
 def _spec(fields: Fields, unique_names: bool) -> Spec:
     _check_file_pattern(fields)
-    name = _domain_name(fields)
+    name = fields.domain_name(fields.values.get("name"), "name")
     kind = fields.values.get("__class__")
     if kind == "DatasetSpecification":
         spec = _flat(fields, name)
@@ -109,16 +109,6 @@ def _check_file_pattern(fields: Fields) -> None:
         )
     if pattern != FILE_PATTERN:
         fields.refuse(f"file_pattern is {show(pattern)}: it must be {FILE_PATTERN!r}")
-
-
-def _domain_name(fields: Fields) -> str:
-    """Domain names become file names and parts of task addresses elsewhere."""
-    name = fields.text(fields.values.get("name"), "name")
-    if name != name.strip() or name.startswith(".") or any(letter in name for letter in "/\\:"):
-        fields.refuse(
-            f"name is {show(name)}: it must not start with a dot nor contain / \\ : or outer spaces"
-        )
-    return name
 
 
 def _image_count(fields: Fields, value: Any, what: str) -> int:
