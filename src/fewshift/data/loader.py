@@ -34,26 +34,22 @@ def prefetch(
     plans: Iterable[TaskPlan],
     *,
     workers: int = 2,
-    ahead: int | None = None,
     kind: Literal["threads", "processes"] | None = None,
 ) -> Iterator[Episode]:
     """The tasks of these plans in their order, read by `workers` at once; 0 reads them one by one, here.
 
-    At most `ahead` tasks (`workers` + 1 unless given) are being read or wait, besides the one the consumer
-    has: a large task of 84 pixels takes 80 MiB, and of large ones processes keep fewer. Closing the iterator,
-    Ctrl-C and errors stop all workers. Without a `kind`, tasks from files are read by processes
-    (until those have started, here), all others by threads.
+    At most `workers` + 1 tasks are being read or wait, besides the one the consumer has: a large task of 84
+    pixels takes 80 MiB, and of large ones processes keep fewer. Closing the iterator, Ctrl-C and errors stop
+    all workers. Without a `kind`, tasks from files are read by processes (until those have started, here),
+    all others by threads.
     """
-    if workers < 0 or (ahead is not None and ahead < 1):
-        raise FewshiftError(
-            f"{workers} workers reading {ahead} tasks ahead: give 0 or more workers and 1 or more tasks"
-        )
+    if workers < 0:
+        raise FewshiftError(f"{workers} workers: give 0 or more")
     if workers == 0:
         return map(read, plans)
-    most = workers + 1 if ahead is None else ahead
     if isinstance(read, EpisodeReader) and (kind or _usual_kind(read)) == "processes" and os.name == "posix":
-        return _processes(read, iter(plans), workers, most, wait=kind is not None)
-    return _threads(read, iter(plans), workers, most)
+        return _processes(read, iter(plans), workers, wait=kind is not None)
+    return _threads(read, iter(plans), workers)
 
 
 def _usual_kind(read: EpisodeReader) -> Literal["threads", "processes"]:
@@ -61,12 +57,12 @@ def _usual_kind(read: EpisodeReader) -> Literal["threads", "processes"]:
     return "processes" if from_files else "threads"
 
 
-def _threads(read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int) -> Iterator[Episode]:
+def _threads(read: Read, plans: Iterator[TaskPlan], workers: int) -> Iterator[Episode]:
     try:
         # One thread each inside torch: otherwise the workers would fight over the cores.
         with ThreadPoolExecutor(workers, "fewshift-read", torch.set_num_threads, (1,)) as pool:
             try:
-                yield from _in_order(lambda plan: pool.submit(read, plan).result, plans, ahead)
+                yield from _in_order(lambda plan: pool.submit(read, plan).result, plans, workers + 1)
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
     finally:
@@ -74,9 +70,7 @@ def _threads(read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int) ->
         torch.set_num_threads(torch.get_num_threads())
 
 
-def _processes(
-    read: EpisodeReader, plans: Iterator[TaskPlan], workers: int, ahead: int, wait: bool
-) -> Iterator[Episode]:
+def _processes(read: EpisodeReader, plans: Iterator[TaskPlan], workers: int, wait: bool) -> Iterator[Episode]:
     try:
         with processes(workers) as group:
             while not (wait or group.ready()):
@@ -86,9 +80,9 @@ def _processes(
                     return
                 yield group.read_here(read, plan)
             group.use(read)
-            yield from _in_order(group.submit, plans, ahead, group.room)
+            yield from _in_order(group.submit, plans, workers + 1, group.room)
     except CannotStart:  # or not with this reader
-        yield from _threads(read, plans, workers, ahead)
+        yield from _threads(read, plans, workers)
 
 
 def _in_order(
