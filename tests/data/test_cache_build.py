@@ -206,7 +206,7 @@ def test_two_builds_at_once_are_refused(tmp_path: Path) -> None:
                 sentences.append(said(lambda: build_cache(domain, tmp_path)))
             return super().read(items)
 
-    build_cache(replace(domain, source=Nested(domain)), tmp_path, workers=1)
+    build_cache(replace(domain, source=Nested(domain)), tmp_path)
     assert "another process is making this cache: wait for it to end" in sentences[0]
     verify_cache(tmp_path, domain)
 

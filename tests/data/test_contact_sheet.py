@@ -8,12 +8,12 @@ import pytest
 from fewshift.data.arrays import array_domain
 from fewshift.data.contact_sheet import GAP, LABEL, TILE, class_sheet, contact_sheet, tile
 from fewshift.data.decoding import decode
-from fewshift.data.drawn import drawn_suite
+from fewshift.data.drawn import drawn_domain
 from fewshift.errors import DataError
 
 
 def test_a_row_a_domain(tmp_path: Path) -> None:
-    domains = drawn_suite(names=["shapes", "glyphs", "dots"])
+    domains = [drawn_domain(name) for name in ("shapes", "glyphs", "dots")]
     contact_sheet(domains, tmp_path / "deep" / "sheet.png", per_domain=5)
     pixels = decode((tmp_path / "deep" / "sheet.png").read_bytes(), "sheet")
     assert pixels.shape == (3 * (TILE + GAP) + GAP, LABEL + 5 * (TILE + GAP) + GAP, 3)
@@ -28,7 +28,7 @@ def test_a_row_a_domain(tmp_path: Path) -> None:
 
 
 def test_a_row_a_class(tmp_path: Path) -> None:
-    domain = drawn_suite(names=["faces"])[0]
+    domain = drawn_domain("faces")
     class_sheet(domain, tmp_path / "faces.png", classes=4, per_class=6)
     pixels = decode((tmp_path / "faces.png").read_bytes(), "sheet")
     assert pixels.shape == (4 * (TILE + GAP) + GAP, LABEL + 6 * (TILE + GAP) + GAP, 3)
@@ -52,4 +52,4 @@ def test_nothing_to_show(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match=r"sheet\.png: cannot be written .*: make room or give another place"):
-        contact_sheet(drawn_suite(names=["dots"]), tmp_path / "file" / "sheet.png", per_domain=1)
+        contact_sheet([drawn_domain("dots")], tmp_path / "file" / "sheet.png", per_domain=1)

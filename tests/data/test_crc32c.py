@@ -77,7 +77,7 @@ def test_very_different_lengths_together() -> None:
     assert _quick(pieces) == [crc32c(piece) for piece in pieces]
 
 
-def test_more_than_the_kept_scratch_memory_and_more_lanes_than_one_round() -> None:
+def test_more_lanes_than_one_round() -> None:
     random = np.random.default_rng(0)
     pieces = [random.bytes(9_000_000), random.bytes(50)]
     assert _quick(pieces) == [compiled(piece) for piece in pieces]
@@ -95,7 +95,7 @@ def test_rows() -> None:
     assert (rows == before).all()
 
 
-def test_threads_do_not_share_scratch_memory() -> None:
+def test_threads_do_not_disturb_each_other() -> None:
     random = np.random.default_rng(0)
     pieces = [random.bytes(3000) for _ in range(40)]
     expected = [crc32c(piece) for piece in pieces]

@@ -1,19 +1,21 @@
 """Thousands of damaged and strange specs: refused by a sentence or read right."""
 
 import copy
+import gzip
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
 from damage import mutate_plainly, outcome
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spec_examples import BILEVEL, GRAPH
 
-from fewshift.data.official import official_spec
+from fewshift.data import official
 from fewshift.data.spec import Spec
 from fewshift.data.spec_json import parse_spec
-from fewshift.data.spec_write import spec_text
 from fewshift.data.suite_file import read_suite
 from fewshift.errors import DataError
 from fewshift.types import SPLITS
@@ -44,33 +46,9 @@ def parse_or_refuse(text: str) -> bool:
 
 
 def spec_texts() -> list[str]:
-    specs = [official_spec(name) for name in ("dtd", "traffic_sign", "mscoco")]
-    letters = parse_spec(
-        json.dumps(
-            {
-                "name": "letters",
-                "__class__": "BiLevelDatasetSpecification",
-                "superclasses_per_split": {"TRAIN": 1, "VALID": 1, "TEST": 1},
-                "classes_per_superclass": {"0": 2, "1": 1, "2": 3},
-                "superclass_names": {"0": "x", "1": "y", "2": "z"},
-                "class_names": {str(i): f"c{i}" for i in range(6)},
-                "images_per_class": {str(i): 5 for i in range(6)},
-            }
-        ),
-        "",
-    )
-    tree = official_spec("ilsvrc_2012")
-    assert tree is not None
-    leaves = tuple(f"n{i}" for i in range(6))
-    small_tree = Spec(
-        "tree",
-        leaves,
-        (4,) * 6,
-        {"train": range(3), "valid": range(3, 4), "test": range(4, 6)},
-        "hierarchical",
-        {"train": (type(tree.groups["train"][0])("m", (0, 1)),), "valid": (), "test": ()},
-    )
-    return [spec_text(spec, "") for spec in [*specs, letters, small_tree] if spec]
+    folder = Path(official.__file__).parent
+    packed = [(folder / f"{name}.json.gz").read_bytes() for name in ("dtd", "traffic_sign", "mscoco")]
+    return [*(gzip.decompress(data).decode() for data in packed), json.dumps(BILEVEL), json.dumps(GRAPH)]
 
 
 @pytest.mark.slow

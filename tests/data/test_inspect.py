@@ -10,7 +10,7 @@ import pytest
 from small_records import images_of, png, record_file, small_domain
 
 from fewshift.data.inspect import DomainReport, Finding, inspect_records
-from fewshift.data.spec_json import SPEC_FILE
+from fewshift.data.spec_json import SPEC_FILE, write_spec
 from fewshift.data.suite_file import SuiteEntry, write_suite
 
 
@@ -180,7 +180,6 @@ def test_an_official_name_for_another_dataset_is_noted(tmp_path: Path) -> None:
 
 def test_the_official_spec_itself(tmp_path: Path) -> None:
     from fewshift.data.official import official_spec
-    from fewshift.data.spec_write import write_spec
 
     spec = official_spec("dtd")
     assert spec is not None

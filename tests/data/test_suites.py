@@ -194,6 +194,7 @@ class TestOwnFile:
             ('{"name": "x", "domains": {}}', "it lists no domain"),
             ('{"name": "x", "domain": {}}', "the key 'domain' is not known"),
             ('{"name": "", "domains": {"a": {}}}', "the name of the suite is ''"),
+            ('{"domains": {"../a": {}}}', r"the name of a domain is '\.\./a': it must not start with a dot"),
             ('{"domains": {"a": {}, "a": {}}}', "the key 'a' occurs twice"),
         ],
     )

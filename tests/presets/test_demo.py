@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fewshift.cli import demo_steps
-from fewshift.data.drawn import drawn_suite
+from fewshift.data.drawn import drawn_domain
 from fewshift.data.pixels import practical
 from fewshift.errors import MissingExtra
 from fewshift.evaluation.html import page
@@ -38,7 +38,7 @@ TINY = DemoPlan(
 
 @pytest.mark.slow
 def test_every_stage_leaves_what_the_next_one_needs_and_a_second_run_repeats_nothing(tmp_path: Path) -> None:
-    domains = drawn_suite(names=["shapes", "glyphs", "dots", "cells"], images=8)
+    domains = [drawn_domain(name, images=8) for name in ("shapes", "glyphs", "dots", "cells")]
     said: list[str] = []
     made = run_demo(domains, tmp_path, TINY, say=said.append)
     kit = load_kit(made.kit)

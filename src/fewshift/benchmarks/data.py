@@ -38,7 +38,7 @@ from fewshift.data.cache import build_cache, open_cached, protocol_rule
 from fewshift.data.domain import Domain, Item, Pixels
 from fewshift.data.episodes import EpisodeReader
 from fewshift.data.loader import prefetch
-from fewshift.data.pixels import PixelRule
+from fewshift.data.pixels import PROTOCOL_84, PROTOCOL_84_ROUNDED, PixelRule
 from fewshift.data.plan import TaskPlan, plans
 from fewshift.data.protocol import VARYING
 from fewshift.data.records_folder import open_records
@@ -59,12 +59,13 @@ def run(records: Path, tasks: int, track: Track = silent) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="fewshift-bench-") as folder:
         named = track(domains.items(), label="caches", total=len(domains))
         cached = {name: _cached(domain, Path(folder) / name) for name, domain in named}
-        rules = {name: protocol_rule(domain) for name, domain in cached.items()}
+        rounded = PROTOCOL_84_ROUNDED in map(protocol_rule, cached.values())
+        rule = PROTOCOL_84_ROUNDED if rounded else PROTOCOL_84  # under which all readers give the same
         rounds = _rounds(domains.values(), tasks)
         readers: dict[str, Read] = {
-            "cache": lambda todo: _read_ahead(cached, rules, todo),
-            "encoded": lambda todo: _read_ahead(domains, rules, todo),
-            "streaming": lambda todo: _stream(records, rules, todo),
+            "cache": lambda todo: _read_ahead(cached, rule, todo),
+            "encoded": lambda todo: _read_ahead(domains, rule, todo),
+            "streaming": lambda todo: _stream(records, rule, todo),
         }
         growth = _memory_growth(readers["cache"], rounds)  # first: later, memory would be there already
         _check_equal(readers, rounds[0])
@@ -105,15 +106,12 @@ def _rounds(domains: Iterable[Domain], tasks: int) -> list[list[TaskPlan]]:
     return [[next(planned) for _, planned in choosable] for _ in range(-(-tasks // len(choosable)))]
 
 
-def _read_ahead(
-    domains: dict[str, Domain], rules: dict[str, PixelRule], todo: Sequence[TaskPlan]
-) -> Iterator[Tensors]:
-    read = EpisodeReader(domains, own_rules=rules)
-    for episode in prefetch(read, todo, workers=WORKERS):
+def _read_ahead(domains: dict[str, Domain], rule: PixelRule, todo: Sequence[TaskPlan]) -> Iterator[Tensors]:
+    for episode in prefetch(EpisodeReader(domains, rule), todo, workers=WORKERS):
         yield episode.task.support.images, episode.query.images
 
 
-def _stream(records: Path, rules: dict[str, PixelRule], todo: Sequence[TaskPlan]) -> Iterator[Tensors]:
+def _stream(records: Path, rule: PixelRule, todo: Sequence[TaskPlan]) -> Iterator[Tensors]:
     for plan in todo:
         support, query = (
             [(c, i) for c, row in zip(plan.class_ids, rows, strict=True) for i in row]
@@ -128,10 +126,9 @@ def _stream(records: Path, rules: dict[str, PixelRule], todo: Sequence[TaskPlan]
                     found[c, place] = record["image"]
                 if place == last:
                     break
-        rounded = rules[plan.address.domain].rounded
         yield (
-            torch.stack([_resized(_decoded(found[item]), rounded) for item in support]),
-            torch.stack([_resized(_decoded(found[item]), rounded) for item in query]),
+            torch.stack([_resized(_decoded(found[item]), rule.rounded) for item in support]),
+            torch.stack([_resized(_decoded(found[item]), rule.rounded) for item in query]),
         )
 
 

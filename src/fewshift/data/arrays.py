@@ -10,14 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
 
-from fewshift.data.class_split import (
-    ALL_TEST,
-    ClassSplit,
-    check_counts,
-    check_names,
-    spec_of_split,
-    split_classes,
-)
+from fewshift.data.class_split import ALL_TEST, ClassSplit, check_names, split_spec
 from fewshift.data.decoding import SLACK, from_picture
 from fewshift.data.domain import Domain, Item, Pixels, Provenance, Role
 from fewshift.errors import DataError
@@ -59,9 +52,7 @@ def array_domain(
     by_class: dict[str, list[Pixels]] = {c: [] for c in order}
     for place, (image, label) in enumerate(zip(images, names, strict=True)):
         by_class[label].append(as_pixels(image, f"{name}, image {place}"))
-    counts = {c: len(members) for c, members in by_class.items()}
-    check_counts(counts, name)
-    spec = spec_of_split(name, counts, split_classes(order, split, name))
+    spec = split_spec(name, {c: len(members) for c, members in by_class.items()}, split, name)
     return Domain(spec, ArraySource(tuple(tuple(by_class[c]) for c in spec.class_names)), role, provenance)
 
 
@@ -69,46 +60,38 @@ def as_pixels(image: Any, where: str) -> Pixels:  # (h, w, 1 or 3)
     """An array, tensor or Pillow image as 8-bit pixels, channels last."""
     if isinstance(image, Image.Image):
         return from_picture(image, where)
-    if hasattr(image, "detach"):
+    is_tensor = hasattr(image, "detach")
+    if is_tensor:
         image = image.detach().cpu()
         image = image.float() if image.is_floating_point() else image  # numpy has no bfloat16
     values = np.asarray(image)
     if values.ndim == 2:
         values = values[..., None]
-    if values.ndim != 3 or (values.shape[2] not in (1, 3) and values.shape[0] not in (1, 3)):
+    elif values.ndim == 3 and values.shape[0] in (1, 3) and (is_tensor or values.shape[2] not in (1, 3)):
+        values = values.transpose(1, 2, 0)  # channels first, as tensors have them
+    if values.ndim != 3 or values.shape[2] not in (1, 3):
         raise DataError(
             f"{where}: its shape is {values.shape}: give (h, w), (h, w, 3) or (3, h, w), grey or RGB"
         )
-    channels_first = hasattr(image, "detach") or values.shape[2] not in (1, 3)  # as tensors have it
-    if channels_first and values.shape[0] in (1, 3) and np.asarray(image).ndim == 3:
-        values = values.transpose(1, 2, 0)
     if min(values.shape) < 1:
         raise DataError(f"{where}: its shape is {values.shape}: it has no pixels, take it out")
     return _levels(values, where)
 
 
 def _levels(values: NDArray[Any], where: str) -> Pixels:
-    levels: Pixels
     if values.dtype == np.uint8:
         return np.ascontiguousarray(values)
-    if values.dtype == np.bool_:
-        levels = values.astype(np.uint8) * np.uint8(255)
-        return levels
-    if values.dtype.kind not in "fiu":
-        raise DataError(
-            f"{where}: values of type {values.dtype}: give integers from 0 to 255 or floats from 0 to 1"
-        )
-    low, high = values.min(), values.max()
-    if values.dtype.kind == "f" and low > -SLACK and high < 1 + SLACK:
-        levels = np.rint(values.clip(0, 1) * 255).astype(np.uint8)
-        return levels
-    if values.dtype.kind in "iu" and low >= 0 and high <= 255:
-        levels = values.astype(np.uint8)
-        return levels
-    raise DataError(
-        f"{where}: values of type {values.dtype} from {low} to {high}: "
-        "give integers from 0 to 255 or floats from 0 to 1"
-    )
+    kind, what = values.dtype.kind, f"values of type {values.dtype}"
+    if kind == "b":
+        return np.asarray(values * 255, np.uint8)
+    if kind in "fiu":
+        low, high = values.min(), values.max()
+        if kind == "f" and low > -SLACK and high < 1 + SLACK:
+            return np.asarray(np.rint(values.clip(0, 1) * 255), np.uint8)
+        if kind in "iu" and low >= 0 and high <= 255:
+            return np.ascontiguousarray(values, np.uint8)
+        what += f" from {low} to {high}"
+    raise DataError(f"{where}: {what}: give integers from 0 to 255 or floats from 0 to 1")
 
 
 def _names(labels: Any, class_names: Sequence[str] | None, where: str) -> list[str]:
@@ -118,17 +101,17 @@ def _names(labels: Any, class_names: Sequence[str] | None, where: str) -> list[s
             raise DataError(f"{where}: the label {min(unknown)!r} is not among the class names: add it there")
         return values
     numbers = [_number(value, where) for value in values]
-    classes = len(class_names) if class_names is not None else max(numbers, default=-1) + 1
-    for number in range(classes):
-        if number not in set(numbers):
-            raise DataError(
-                f"{where}: no image has the label {number}, and labels run from 0 to {classes - 1}: "
-                "number the classes without a gap, or give names as labels"
-            )
-    if numbers and (min(numbers) < 0 or max(numbers) >= classes):
-        wrong = min(numbers) if min(numbers) < 0 else max(numbers)
+    used = set(numbers)
+    known = range(len(class_names) if class_names is not None else max(numbers, default=-1) + 1)
+    if missing := [number for number in known if number not in used]:
         raise DataError(
-            f"{where}: the label {wrong} is outside 0 to {classes - 1}: number the classes from 0"
+            f"{where}: no image has the label {missing[0]}, and labels run from 0 to {known.stop - 1}: "
+            "number the classes without a gap, or give names as labels"
+        )
+    if outside := sorted(used - set(known)):
+        wrong = outside[0] if outside[0] < 0 else outside[-1]
+        raise DataError(
+            f"{where}: the label {wrong} is outside 0 to {known.stop - 1}: number the classes from 0"
         )
     return [class_names[number] if class_names is not None else str(number) for number in numbers]
 

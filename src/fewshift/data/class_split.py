@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -40,17 +40,31 @@ ALL_TEST = DrawnSplit(0.0, 0.0, 1.0)  # a domain nobody trains on
 ClassSplit: TypeAlias = DrawnSplit | GivenSplit
 
 
+def split_spec(name: str, counts: Mapping[str, int], split: ClassSplit, where: str) -> Spec:
+    """The flat spec of a domain whose classes have so many images; `where` names it in errors."""
+    check_names(counts, where)
+    for class_name, count in counts.items():
+        if count < 2:  # one to learn from and one to ask about
+            have = "no image" if count == 0 else "one image only"
+            raise DataError(
+                f"{where}: the class {class_name!r} has {have}: a class needs two at least, add some or take "
+                "it out"
+            )
+    parts = split_classes(list(counts), split, where)
+    names = tuple(c for s in SPLITS for c in parts[s])
+    return flat_spec(name, names, tuple(counts[c] for c in names), {s: len(parts[s]) for s in SPLITS})
+
+
 def split_classes(names: Sequence[str], split: ClassSplit, where: str) -> dict[Split, tuple[str, ...]]:
-    """The classes of each split; a given split must name every class once, `where` names it in errors."""
+    """The classes of each split; a given split must name every class once."""
     if isinstance(split, DrawnSplit):
         return _draw(names, split)
     given = {s: tuple(split.get(s, ())) for s in SPLITS}
     flat = [name for s in SPLITS for name in given[s]]
     for name in flat:
         if name not in names:
-            near = get_close_matches(name, names, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise DataError(f"{where}: the split names {name!r}, and there is no such class{hint}")
+            meant = did_you_mean(name, names)
+            raise DataError(f"{where}: the split names {name!r}, and there is no such class{meant}")
         if flat.count(name) > 1:
             raise DataError(f"{where}: the split names {name!r} more than once: name each class once")
     if left := sorted(set(names) - set(flat)):
@@ -59,6 +73,12 @@ def split_classes(names: Sequence[str], split: ClassSplit, where: str) -> dict[S
             "add them to train, valid or test"
         )
     return given
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name."""
+    near = get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _draw(names: Sequence[str], split: DrawnSplit) -> dict[Split, tuple[str, ...]]:
@@ -93,13 +113,7 @@ def read_split(path: Path) -> GivenSplit:
     return {split: tuple(content.get(split, ())) for split in SPLITS}
 
 
-def spec_of_split(name: str, counts: Mapping[str, int], split: Mapping[Split, Sequence[str]]) -> Spec:
-    """The flat spec of a domain whose classes have these numbers of images."""
-    names = tuple(c for s in SPLITS for c in split[s])
-    return flat_spec(name, names, tuple(counts[c] for c in names), {s: len(split[s]) for s in SPLITS})
-
-
-def check_names(names: Sequence[str], where: str) -> None:
+def check_names(names: Iterable[str], where: str) -> None:
     """Refuse a name that is no text, and two that a person, or another computer's files, take for one."""
     seen: dict[str, str] = {}
     for name in names:
@@ -119,13 +133,3 @@ def check_text(name: str, where: str) -> None:
         name.encode()
     except UnicodeEncodeError:
         raise DataError(f"{where}: the folder name {name!a} is not UTF-8 text: rename it") from None
-
-
-def check_counts(counts: Mapping[str, int], where: str) -> None:
-    """Refuse classes that no task can use: it takes an image to learn from and one to ask about."""
-    for name, count in counts.items():
-        if count < 2:
-            have = "no image" if count == 0 else "one image only"
-            raise DataError(
-                f"{where}: the class {name!r} has {have}: a class needs two at least, add some or take it out"
-            )

@@ -7,24 +7,16 @@ converts again the classes whose images have changed since.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 
 from PIL import Image
 
-from fewshift.data.class_split import (
-    ClassSplit,
-    DrawnSplit,
-    check_counts,
-    check_names,
-    spec_of_split,
-    split_classes,
-)
-from fewshift.data.convert_published import convert_published, recognise
+from fewshift.data.class_split import ClassSplit, DrawnSplit, split_spec
+from fewshift.data.convert_published import as_jpeg, convert_published, recognise
 from fewshift.data.decoding import decode, is_upright_rgb_jpeg
-from fewshift.data.domain import Pixels, Provenance
+from fewshift.data.domain import Provenance
 from fewshift.data.folder import list_folder, read_bytes
 from fewshift.data.records_write import begins_with, write_domain
 from fewshift.data.spec import Spec
@@ -62,9 +54,7 @@ def convert_folder(
         )
     files = list_folder(source).classes
     counts = {name: len(paths) for name, paths in files.items()}
-    check_names(list(counts), str(source))
-    check_counts(counts, str(source))
-    spec = spec_of_split(target.resolve().name, counts, split_classes(list(counts), split, str(source)))
+    spec = split_spec(target.resolve().name, counts, split, str(source))
 
     def images(class_id: int) -> Iterator[bytes]:
         return (stored_bytes(read_bytes(path), str(path)) for path in files[spec.class_names[class_id]])
@@ -85,11 +75,4 @@ def convert_folder(
 def stored_bytes(encoded: bytes, where: str) -> bytes:
     """The picture as records hold it. It is decoded in any case, so that a broken one is found now."""
     pixels = decode(encoded, where)
-    return encoded if is_upright_rgb_jpeg(encoded, where) else as_jpeg(pixels)
-
-
-def as_jpeg(pixels: Pixels) -> bytes:
-    """A JPEG in RGB of quality 75 with halved colour, Pillow's default and so Meta-Dataset's."""
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "JPEG")
-    return buffer.getvalue()
+    return encoded if is_upright_rgb_jpeg(encoded, where) else as_jpeg(Image.fromarray(pixels))

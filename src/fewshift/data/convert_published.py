@@ -11,8 +11,7 @@ import io
 import math
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from fewshift.data.class_split import ALL_TEST, spec_of_split, split_classes
+from fewshift.data.class_split import ALL_TEST, split_spec
 from fewshift.data.domain import Provenance
 from fewshift.data.records_write import write_domain
 from fewshift.data.spec import Spec
@@ -29,14 +28,23 @@ from fewshift.progress import Track
 
 SIDE = 84
 Published: TypeAlias = Literal["mnist", "cifar10", "cifar100"]
+NamedImages: TypeAlias = tuple[NDArray[np.uint8], list[str]]  # (n, h, w) or (n, h, w, 3), and class names
 
-
-@dataclass(frozen=True)
-class PublishedImages:
-    """Images with the names of their classes."""
-
-    images: NDArray[np.uint8]  # (n, h, w) grey or (n, h, w, 3)
-    names: tuple[str, ...]  # (n,)
+_KRIZHEVSKY = "A. Krizhevsky, Learning multiple layers of features from tiny images, 2009"
+_MADE_BY: Mapping[Published, tuple[str, str]] = {
+    "mnist": (
+        "MNIST, the 10,000 test digits",
+        "Y. LeCun, C. Cortes and C. J. C. Burges, The MNIST database of handwritten digits",
+    ),
+    "cifar10": ("CIFAR-10, the 10,000 test images", _KRIZHEVSKY),
+    "cifar100": ("CIFAR-100, the 10,000 test images", _KRIZHEVSKY),
+}
+_CIFAR: Mapping[Published, tuple[str, str, int]] = {  # images, names, bytes of an image's labels
+    "cifar10": ("test_batch.bin", "batches.meta.txt", 1),
+    "cifar100": ("test.bin", "fine_label_names.txt", 2),
+}
+MNIST_IMAGES = ("t10k-images-idx3-ubyte.gz", "t10k-images-idx3-ubyte", "t10k-images.idx3-ubyte")
+MNIST_LABELS = ("t10k-labels-idx1-ubyte.gz", "t10k-labels-idx1-ubyte", "t10k-labels.idx1-ubyte")
 
 
 def recognise(source: Path) -> Published | None:
@@ -61,34 +69,35 @@ def recognise(source: Path) -> Published | None:
 
 def convert_published(which: Published, source: Path, target: Path, track: Track) -> Spec:
     """Write the test images as the domain that has the target folder's name."""
-    read, provenance = _SOURCES[which]
-    found = read(source)
-    members: dict[str, list[int]] = {name: [] for name in sorted(set(found.names))}
-    for place, name in enumerate(found.names):
+    found, names = _mnist(source) if which == "mnist" else _cifar(source, *_CIFAR[which])
+    members: dict[str, list[int]] = {name: [] for name in sorted(set(names))}
+    for place, name in enumerate(names):
         members[name].append(place)
     counts = {name: len(places) for name, places in members.items()}
-    spec = spec_of_split(target.resolve().name, counts, split_classes(list(counts), ALL_TEST, str(source)))
+    spec = split_spec(target.resolve().name, counts, ALL_TEST, str(source))
 
     def images(class_id: int) -> Iterator[bytes]:
-        return (enlarged(found.images[place]) for place in members[spec.class_names[class_id]])
+        return (enlarged(found[place]) for place in members[spec.class_names[class_id]])
 
-    write_domain(target, spec, images, provenance, track)
+    origin, attribution = _MADE_BY[which]
+    write_domain(target, spec, images, Provenance(origin, "not stated by its authors", attribution), track)
     return spec
 
 
 def enlarged(image: NDArray[np.uint8]) -> bytes:
     """The image at 84 pixels by Lanczos, as a JPEG in RGB."""
     large = Image.fromarray(image).resize((SIDE, SIDE), Image.Resampling.LANCZOS)
+    return as_jpeg(large.convert("RGB"))
+
+
+def as_jpeg(picture: Image.Image) -> bytes:
+    """A JPEG of quality 75 with halved colour, Pillow's default and so Meta-Dataset's."""
     buffer = io.BytesIO()
-    large.convert("RGB").save(buffer, "JPEG")
+    picture.save(buffer, "JPEG")
     return buffer.getvalue()
 
 
-MNIST_IMAGES = ("t10k-images-idx3-ubyte.gz", "t10k-images-idx3-ubyte", "t10k-images.idx3-ubyte")
-MNIST_LABELS = ("t10k-labels-idx1-ubyte.gz", "t10k-labels-idx1-ubyte", "t10k-labels.idx1-ubyte")
-
-
-def read_mnist(source: Path) -> PublishedImages:
+def _mnist(source: Path) -> NamedImages:
     """The ten thousand test digits."""
     images = _idx(_need(source, *MNIST_IMAGES), 3)
     labels_file = _need(source, *MNIST_LABELS)
@@ -97,7 +106,7 @@ def read_mnist(source: Path) -> PublishedImages:
         raise DataError(f"{labels_file}: {len(labels)} labels for {len(images)} images: take both files anew")
     if labels.max() > 9:
         raise DataError(f"{labels_file}: it has the label {labels.max()}, which is no digit: take it anew")
-    return PublishedImages(images, tuple(f"class_{label}" for label in labels.tolist()))
+    return images, [f"class_{label}" for label in labels.tolist()]
 
 
 def _idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
@@ -115,17 +124,9 @@ def _idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
 
 
-def read_cifar10(source: Path) -> PublishedImages:
-    """The ten thousand test images of CIFAR-10's binary version."""
-    return _cifar(_need(source, "test_batch.bin"), _need(source, "batches.meta.txt"), 1)
-
-
-def read_cifar100(source: Path) -> PublishedImages:
-    """The ten thousand test images of CIFAR-100's binary version, with their fine labels."""
-    return _cifar(_need(source, "test.bin"), _need(source, "fine_label_names.txt"), 2)
-
-
-def _cifar(path: Path, names_file: Path, label_bytes: int) -> PublishedImages:
+def _cifar(source: Path, images_name: str, names_name: str, label_bytes: int) -> NamedImages:
+    """The ten thousand test images of a CIFAR's binary version; the last byte of a label is the fine one."""
+    path, names_file = _need(source, images_name), _need(source, names_name)
     data = np.frombuffer(_content(path), np.uint8)
     length = label_bytes + 3 * 32 * 32
     if len(data) == 0 or len(data) % length:
@@ -142,7 +143,7 @@ def _cifar(path: Path, names_file: Path, label_bytes: int) -> PublishedImages:
             f"{path}: it has the label {labels.max()}, and {names_file.name} has {len(names)} names"
         )
     images = rows[:, label_bytes:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    return PublishedImages(np.ascontiguousarray(images), tuple(names[label] for label in labels.tolist()))
+    return np.ascontiguousarray(images), [names[label] for label in labels.tolist()]
 
 
 def _content(path: Path) -> bytes:
@@ -171,31 +172,3 @@ def _need(source: Path, *names: str) -> Path:
     if found is None:
         raise DataError(f"{source}: the file {names[0]} is missing: put it beside the other published files")
     return found
-
-
-_SOURCES: Mapping[Published, tuple[Callable[[Path], PublishedImages], Provenance]] = {
-    "mnist": (
-        read_mnist,
-        Provenance(
-            "MNIST, the 10,000 test digits",
-            "not stated by its authors",
-            "Y. LeCun, C. Cortes and C. J. C. Burges, The MNIST database of handwritten digits",
-        ),
-    ),
-    "cifar10": (
-        read_cifar10,
-        Provenance(
-            "CIFAR-10, the 10,000 test images",
-            "not stated by its authors",
-            "A. Krizhevsky, Learning multiple layers of features from tiny images, 2009",
-        ),
-    ),
-    "cifar100": (
-        read_cifar100,
-        Provenance(
-            "CIFAR-100, the 10,000 test images",
-            "not stated by its authors",
-            "A. Krizhevsky, Learning multiple layers of features from tiny images, 2009",
-        ),
-    ),
-}

@@ -9,7 +9,6 @@ the chunks' remainders, each multiplied by x^(bits after it), add up (by XOR) to
 from __future__ import annotations
 
 import importlib
-import threading
 import warnings
 from collections.abc import Callable
 from functools import cache, lru_cache
@@ -23,7 +22,6 @@ Words: TypeAlias = NDArray[np.uint32]
 _POLYNOMIAL = 0x82F63B78  # reflected: the highest bit stands for x^0
 _ONE = 0x80000000
 _MASK_DELTA = 0xA282EAD8
-_KEEP = 8 * 2**20  # bytes of scratch memory per thread
 _LANES = 1 << 13  # chunks side by side: enough to hide the interpreter, few enough to stay in the cache
 
 
@@ -105,7 +103,7 @@ def _side_by_side(
 ) -> NDArray[np.uint8]:  # (sum of chunks, size)
     """Each piece at the end of its chunks, zeros before it: leading zeros do not change a remainder."""
     after = np.cumsum(chunks)
-    padded = _scratch(int(after[-1]) * size).reshape(-1, size)
+    padded = np.empty((int(after[-1]), size), np.uint8)
     padded[after - chunks] = 0
     ends = after * size
     begins = ends - lengths
@@ -117,19 +115,6 @@ def _side_by_side(
     # Starting from 0xFFFFFFFF, as the CRC does, is the same as inverting the first four bytes.
     padded.reshape(-1)[begins[lengths >= 4, None] + np.arange(4)] ^= 0xFF
     return padded
-
-
-_thread = threading.local()
-
-
-def _scratch(size: int) -> NDArray[np.uint8]:
-    """Some bytes to overwrite, the same ones each time: fresh memory costs more than filling it."""
-    if size > _KEEP:
-        return np.empty(size, np.uint8)
-    if not hasattr(_thread, "memory"):
-        _thread.memory = np.empty(_KEEP, np.uint8)
-    memory: NDArray[np.uint8] = _thread.memory
-    return memory[:size]
 
 
 def _remainders(rows: NDArray[np.uint8]) -> Words:  # (n, 4k) -> (n,)
@@ -163,21 +148,14 @@ def _multiply(a: Words, b: Words) -> Words:
     return product
 
 
-@cache
-def _powers_of_two() -> Words:  # (64,)
-    """x^(8 * 2^i)."""
-    powers = [np.array([_ONE >> 8], np.uint32)]
-    for _ in range(63):
-        powers.append(_multiply(powers[-1], powers[-1]))
-    return np.concatenate(powers)
-
-
 @lru_cache(64)
 def _powers(chunk: int, doublings: int) -> Words:  # (2^doublings,)
     """x^(8 * chunk * i) for i = 0, 1, ..: what to multiply a chunk with that has i chunks behind it."""
-    powers = np.array([_ONE], np.uint32)
-    for exponent in range(chunk.bit_length() - 1, chunk.bit_length() - 1 + doublings):
-        powers = np.concatenate([powers, _multiply(powers, _powers_of_two()[exponent])])
+    powers, factor = np.array([_ONE], np.uint32), np.array([_ONE >> 8], np.uint32)  # 1, x^8
+    for exponent in range(chunk.bit_length() - 1 + doublings):
+        if 1 << exponent >= chunk:
+            powers = np.concatenate([powers, _multiply(powers, factor)])
+        factor = _multiply(factor, factor)  # from x^(8 * 2^exponent) to the next
     return powers
 
 

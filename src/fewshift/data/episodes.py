@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, runtime_checkable
 from typing import Protocol as Interface
 
@@ -33,18 +33,41 @@ class EpisodeReader:
     domains: Mapping[str, Domain]
     rule: PixelRule = PROTOCOL_84
     reveal_seen: bool = False
-    own_rules: Mapping[str, PixelRule] = field(default_factory=dict)  # of domains that differ from the others
 
     def __call__(self, plan: TaskPlan) -> Episode:
-        """The task with its pixels."""
-        return load_episode(self.domain(plan), plan, self.rule_of(plan), reveal_seen=self.reveal_seen)
+        """The task with its pixels, grouped by class in the order of the labels."""
+        (support, support_images), (query, query_images) = (
+            lease(sum(map(len, images)), 3, self.rule.size, self.rule.size)
+            for images in (plan.support, plan.query)
+        )
+        self.read_into(support, query, plan)
+        return self.episode(plan, support_images, query_images)
 
-    def rule_of(self, plan: TaskPlan) -> PixelRule:
-        """How the images of this task are prepared."""
-        return self.own_rules.get(plan.address.domain, self.rule)
+    def read_into(self, support: Floats, query: Floats, plan: TaskPlan) -> None:  # (n, 3, size, size) each
+        """The pixels alone, written to memory that somebody else keeps; an error names the address."""
+        source = self._domain(plan).source
+        items = [_items(plan.class_ids, images) for images in (plan.support, plan.query)]
+        try:
+            _write_images([support, query], items, source, self.rule)
+        except (FewshiftError, OSError) as problem:
+            raise DataError(f"{describe(plan.address)}: {problem}") from problem
+        except Exception as problem:
+            raise RuntimeError(f"{describe(plan.address)}: {type(problem).__name__}: {problem}") from problem
 
-    def domain(self, plan: TaskPlan) -> Domain:
-        """The domain of this task."""
+    def episode(self, plan: TaskPlan, support: Tensor, query: Tensor) -> Episode:
+        """The task, of pixels that have been read."""
+        return Episode(
+            task=Task(
+                support=Labelled(support, _labels(plan.support)),
+                way=plan.way,
+                seen=self._domain(plan).role == "seen" if self.reveal_seen else None,
+            ),
+            query=Labelled(query, _labels(plan.query)),
+            address=plan.address,
+            class_ids=plan.class_ids,
+        )
+
+    def _domain(self, plan: TaskPlan) -> Domain:
         domain = self.domains.get(plan.address.domain)
         if domain is None:
             raise FewshiftError(
@@ -52,14 +75,6 @@ class EpisodeReader:
                 "give its own domain too"
             )
         return domain
-
-    def read_into(self, support: Floats, query: Floats, plan: TaskPlan) -> None:  # (n, 3, size, size) each
-        """The pixels alone, written to memory that somebody else keeps."""
-        _read_into(support, query, self.domain(plan), plan, self.rule_of(plan))
-
-    def episode(self, plan: TaskPlan, support: Tensor, query: Tensor) -> Episode:
-        """The task, of pixels that have been read."""
-        return _episode(self.domain(plan), plan, support, query, self.reveal_seen)
 
 
 def reader(
@@ -72,37 +87,8 @@ def reader(
 def load_episode(
     domain: Domain, plan: TaskPlan, rule: PixelRule = PROTOCOL_84, *, reveal_seen: bool = False
 ) -> Episode:
-    """The task with its pixels, grouped by class in the order of the labels; an error names the address."""
-    if domain.name != plan.address.domain:
-        raise ValueError(f"{describe(plan.address)} cannot be read from {domain.name}")
-    (support, support_images), (query, query_images) = (
-        lease(sum(map(len, images)), 3, rule.size, rule.size) for images in (plan.support, plan.query)
-    )
-    _read_into(support, query, domain, plan, rule)
-    return _episode(domain, plan, support_images, query_images, reveal_seen)
-
-
-def _read_into(support: Floats, query: Floats, domain: Domain, plan: TaskPlan, rule: PixelRule) -> None:
-    items = [_items(plan.class_ids, images) for images in (plan.support, plan.query)]
-    try:
-        _write_images([support, query], items, domain.source, rule)
-    except (FewshiftError, OSError) as problem:
-        raise DataError(f"{describe(plan.address)}: {problem}") from problem
-    except Exception as problem:
-        raise RuntimeError(f"{describe(plan.address)}: {type(problem).__name__}: {problem}") from problem
-
-
-def _episode(domain: Domain, plan: TaskPlan, support: Tensor, query: Tensor, reveal_seen: bool) -> Episode:
-    return Episode(
-        task=Task(
-            support=Labelled(support, _labels(plan.support)),
-            way=plan.way,
-            seen=domain.role == "seen" if reveal_seen else None,
-        ),
-        query=Labelled(query, _labels(plan.query)),
-        address=plan.address,
-        class_ids=plan.class_ids,
-    )
+    """One task of this domain with its pixels."""
+    return reader([domain], rule, reveal_seen=reveal_seen)(plan)
 
 
 def episodes(

@@ -37,25 +37,21 @@ def encode_example(image: bytes, label: int) -> bytes:
 
 def decode_example(payload: bytes) -> Example:
     """The image and the label in these bytes, or `Malformed` with the reason why there are none."""
-    image, label = _parse(payload)
-    return Example(payload[image[0] : image[1]], label)
-
-
-def _parse(data: bytes) -> tuple[_Span, int]:
     features: dict[bytes, _Span] = {}
-    for number, wire, features_at, _ in _fields(data, 0, len(data)):
+    for number, wire, features_at, _ in _fields(payload, 0, len(payload)):
         if number != 1 or wire != _BYTES:
             continue
-        for inner, inner_wire, entry_at, _ in _fields(data, *features_at):
+        for inner, inner_wire, entry_at, _ in _fields(payload, *features_at):
             if inner == 1 and inner_wire == _BYTES:
-                key, value = _entry(data, entry_at)
+                key, value = _entry(payload, entry_at)
                 if key in features and key in (b"image", b"label"):
                     raise Malformed(f"the feature {key.decode()!r} occurs twice")
                 features[key] = value
     for key in (b"image", b"label"):
         if key not in features:
             raise Malformed(f"the feature {key.decode()!r} is missing")
-    return _one_image(data, features[b"image"]), _one_label(data, features[b"label"])
+    start, stop = _one_image(payload, features[b"image"])
+    return Example(payload[start:stop], _one_label(payload, features[b"label"]))
 
 
 def _entry(data: bytes, span: _Span) -> tuple[bytes, _Span]:
@@ -92,20 +88,16 @@ def _one_label(data: bytes, feature: _Span) -> int:
             for inner, inner_wire, inner_place, value in _fields(data, *place):
                 if inner == 1 and inner_wire == _VARINT:
                     labels.append(value)
-                elif inner == 1 and inner_wire == _BYTES:
-                    labels += _packed(data, inner_place)
+                elif inner == 1 and inner_wire == _BYTES:  # packed
+                    at, stop = inner_place
+                    while at < stop:
+                        value, at = _varint(data, at, stop)
+                        labels.append(value)
         elif number in (1, 2):
             raise Malformed("the feature 'label' holds no whole number")
     if len(labels) != 1:
         raise Malformed(f"the feature 'label' holds {len(labels)} values instead of one")
     return labels[0] - (1 << 64) if labels[0] >= 1 << 63 else labels[0]
-
-
-def _packed(data: bytes, span: _Span) -> Iterator[int]:
-    at, stop = span
-    while at < stop:
-        value, at = _varint(data, at, stop)
-        yield value
 
 
 def _fields(data: bytes, at: int, stop: int) -> Iterator[tuple[int, int, _Span, int]]:

@@ -6,15 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fewshift.data.class_split import (
-    ALL_TEST,
-    ClassSplit,
-    check_counts,
-    check_names,
-    check_text,
-    spec_of_split,
-    split_classes,
-)
+from fewshift.data.class_split import ALL_TEST, ClassSplit, check_text, split_spec
 from fewshift.data.decoding import READABLE, decode
 from fewshift.data.domain import Domain, Item, Pixels, Provenance, Role
 from fewshift.errors import DataError
@@ -57,9 +49,7 @@ def folder_domain(
     found = list_folder(folder)
     counts = {c: len(files) for c, files in found.classes.items()}
     check_text(name, str(folder))
-    check_names(list(counts), str(folder))
-    check_counts(counts, str(folder))
-    spec = spec_of_split(name, counts, split_classes(list(counts), split, str(folder)))
+    spec = split_spec(name, counts, split, str(folder))
     source = FolderSource(tuple(found.classes[c] for c in spec.class_names))
     return Domain(spec, source, role, provenance or Provenance(origin=folder.name))
 

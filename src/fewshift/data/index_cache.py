@@ -4,12 +4,11 @@ Built once and kept in one file beside the records or, where that folder cannot 
 cache folder. A class file whose size or time of change is not what it was is scanned again.
 
 The file is a row of little-endian 64-bit numbers: a signature, the CRC-32 of all that follows, the number of
-classes, four numbers per class (size, time, checked, records), and each class's record starts and end.
+classes, four numbers per class (size, time, 1, records), and each class's record starts and end.
 """
 
 from __future__ import annotations
 
-import hashlib
 import operator
 import os
 import zlib
@@ -23,7 +22,7 @@ from fewshift.data.descriptors import Version
 from fewshift.data.example_batch import Places
 from fewshift.data.scan import scan_files
 from fewshift.data.scan_window import ClassFile
-from fewshift.data.user_cache import cache_folder
+from fewshift.data.user_cache import cache_of_folder
 from fewshift.data.whole_files import whole_file
 from fewshift.errors import DataError
 from fewshift.progress import Track, silent
@@ -38,18 +37,11 @@ REMEDY = "copy or convert this class again"
 class Entry:
     """One class file as it was when it was scanned."""
 
-    size: int
-    modified: int
-    checked: bool  # content and labels too, not only lengths
+    version: Version  # by which a file that was changed since is known
     bounds: Places  # (records + 1,)
 
-    @property
-    def version(self) -> Version:
-        """By which a file that was changed since is known."""
-        return self.size, self.modified
 
-
-_UNKNOWN = Entry(-1, -1, False, np.zeros(1, np.int64))
+_UNKNOWN = Entry((-1, -1), np.zeros(1, np.int64))
 
 
 @dataclass(frozen=True)
@@ -60,34 +52,37 @@ class RecordIndex:
     file: Path | None  # where it is kept, if anywhere
 
 
-def index_folder(
-    folder: Path, classes: int, *, check: bool = True, threads: int | None = None, track: Track = silent
-) -> RecordIndex:
+def index_folder(folder: Path, classes: int, track: Track = silent) -> RecordIndex:
     """The index of 0.tfrecords, 1.tfrecords, ..: scans what is new or changed, and keeps the result."""
+    places = (folder / INDEX_FILE, cache_of_folder("index", folder, ".bin"))
+    kept = [index for place in places if (index := load_index(place, classes))]
     files = [class_file(folder, class_id) for class_id in range(classes)]
-    kept = [index for place in _places(folder) if (index := load_index(place, classes))]
-    entries, stale = [_UNKNOWN] * classes, []
-    for file in files:
-        own = (index.entries[file.class_id] for index in kept)
-        current = next((entry for entry in own if _is_current(entry, file.path, check)), None)
-        if current is None:
-            stale.append(file)
-        else:
-            entries[file.class_id] = current
+    entries = [_current(file, kept) for file in files]
+    stale = [file for file in files if entries[file.class_id] is _UNKNOWN]
     if not stale:
         whole = (index for index in kept if all(map(operator.is_, index.entries, entries)))
         return next(whole, RecordIndex(tuple(entries), None))
     scanned = 0
     try:
-        label = f"indexing {folder.name}"
-        for scan in scan_files(stale, check=check, threads=threads, track=track, label=label):
+        for scan in scan_files(stale, track=track, label=f"indexing {folder.name}"):
             if scan.faults:
                 raise DataError(f"{scan.file.path}: {scan.describe(scan.faults[0])}: {REMEDY}")
-            entries[scan.file.class_id] = Entry(scan.size, scan.modified, check, scan.bounds)
+            entries[scan.file.class_id] = Entry((scan.size, scan.modified), scan.bounds)
             scanned += 1
     finally:  # what was read so far need not be read again, whatever happened
-        place = _save_somewhere(folder, entries) if scanned else None
+        place = _save_somewhere(places, entries) if scanned else None
     return (load_index(place, classes) if place else None) or RecordIndex(tuple(entries), None)
+
+
+def _current(file: ClassFile, kept: Sequence[RecordIndex]) -> Entry:
+    """What is known of the file as it is now."""
+    try:
+        status = file.path.stat()
+    except OSError:
+        return _UNKNOWN  # the scan will say what is wrong
+    version = (status.st_size, status.st_mtime_ns)
+    known = (index.entries[file.class_id] for index in kept)
+    return next((entry for entry in known if entry.version == version), _UNKNOWN)
 
 
 def class_file(folder: Path, class_id: int) -> ClassFile:
@@ -107,15 +102,15 @@ def load_index(file: Path, classes: int) -> RecordIndex | None:
         return None
     table, bounds = np.split(words[_HEAD:], [_ROW * classes])
     entries, at = [], 0
-    for size, modified, checked, records in table.reshape(-1, _ROW).tolist():
-        entries.append(Entry(size, modified, bool(checked), bounds[at : at + records + 1]))
+    for size, modified, _, records in table.reshape(-1, _ROW).tolist():
+        entries.append(Entry((size, modified), bounds[at : at + records + 1]))
         at += records + 1
     return RecordIndex(tuple(entries), file) if at == len(bounds) else None
 
 
 def save_index(file: Path, entries: Sequence[Entry]) -> None:
     """Keep the index in this file."""
-    rows = [(e.size, e.modified, int(e.checked), len(e.bounds) - 1) for e in entries]
+    rows = [(*entry.version, 1, len(entry.bounds) - 1) for entry in entries]
     parts = [np.array([len(entries)], "<i8"), np.array(rows, "<i8").reshape(-1)]
     parts += [entry.bounds.astype("<i8", copy=False) for entry in entries]
     checksum = 0
@@ -136,26 +131,9 @@ def _checksum_of_file(file: Path) -> int:
     return checksum
 
 
-def _is_current(entry: Entry, path: Path, check: bool) -> bool:
-    try:
-        status = path.stat()
-    except OSError:
-        return False  # the scan will say what is wrong
-    same = entry.version == (status.st_size, status.st_mtime_ns)
-    return same and (entry.checked or not check)
-
-
-def _places(folder: Path) -> tuple[Path, Path]:
-    """Where the index may be kept: beside the records, or in the cache under the folder's path, hashed."""
-    whole = folder.resolve()
-    name = f"{whole.name}-{hashlib.sha256(os.fsencode(whole)).hexdigest()[:16]}.bin"
-    return folder / INDEX_FILE, cache_folder() / "index" / name
-
-
-def _save_somewhere(folder: Path, entries: Sequence[Entry]) -> Path | None:
-    for place in _places(folder):
-        if place.parent == folder and not _may_write(folder):
-            continue
+def _save_somewhere(places: Sequence[Path], entries: Sequence[Entry]) -> Path | None:
+    beside, _ = places
+    for place in places if _may_write(beside.parent) else places[1:]:
         try:
             save_index(place, entries)
         except OSError:

@@ -118,7 +118,7 @@ def _inspect_domain(folder: Path, verify_crc: bool, decode: bool, track: Track) 
             for scan, record, text in undecodable(scans, track)
         ]
     official = official_spec(spec.name)
-    same = None if official is None else _same(spec, official)
+    same = None if official is None else spec == official
     if official is not None and not same:
         findings.append(Finding("note", "official", folder / SPEC_FILE, _difference(spec, official)))
     images, size = sum(scan.records for scan in scans), sum(scan.size for scan in scans)
@@ -191,10 +191,6 @@ def _about_records(scan: Scan, spec: Spec) -> Iterator[Finding]:
     if scan.records != expected:
         text = f"it holds {scan.records} whole records but {SPEC_FILE} says {expected}: {REMEDY}"
         yield Finding("error", "count", scan.file.path, text)
-
-
-def _same(spec: Spec, official: Spec) -> bool:
-    return (spec.fingerprint(), spec.class_names) == (official.fingerprint(), official.class_names)
 
 
 def _difference(spec: Spec, official: Spec) -> str:

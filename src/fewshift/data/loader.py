@@ -19,11 +19,12 @@ from fewshift.data.cache import CachedSource
 from fewshift.data.episodes import EpisodeReader
 from fewshift.data.folder import FolderSource
 from fewshift.data.plan import TaskPlan
-from fewshift.data.reading_processes import CannotStart, Read, processes
+from fewshift.data.reading_processes import CannotStart, processes
 from fewshift.data.records import RecordSource
 from fewshift.errors import FewshiftError
 from fewshift.types import Episode
 
+Read: TypeAlias = Callable[[TaskPlan], Episode]
 Submit: TypeAlias = Callable[[TaskPlan], Callable[[], Episode]]
 FILES = (RecordSource, CachedSource, FolderSource)  # sources that are quickly sent and opened again
 
@@ -33,39 +34,35 @@ def prefetch(
     plans: Iterable[TaskPlan],
     *,
     workers: int = 2,
-    ahead: int | None = None,
     kind: Literal["threads", "processes"] | None = None,
 ) -> Iterator[Episode]:
     """The tasks of these plans in their order, read by `workers` at once; 0 reads them one by one, here.
 
-    At most `ahead` tasks (`workers` + 1 unless given) are being read or wait, besides the one the consumer
-    has: a large task of 84 pixels takes 80 MiB, and of large ones processes keep fewer. Closing the iterator,
-    Ctrl-C and errors stop all workers. Without a `kind`, tasks from files are read by processes
-    (until those have started, here), all others by threads. A process needs a reader that can be pickled.
+    At most `workers` + 1 tasks are being read or wait, besides the one the consumer has: a large task of 84
+    pixels takes 80 MiB, and of large ones processes keep fewer. Closing the iterator, Ctrl-C and errors stop
+    all workers. Without a `kind`, tasks from files are read by processes (until those have started, here),
+    all others by threads.
     """
-    if workers < 0 or (ahead is not None and ahead < 1):
-        raise FewshiftError(
-            f"{workers} workers reading {ahead} tasks ahead: give 0 or more workers and 1 or more tasks"
-        )
+    if workers < 0:
+        raise FewshiftError(f"{workers} workers: give 0 or more")
     if workers == 0:
         return map(read, plans)
-    most = workers + 1 if ahead is None else ahead
-    if kind is None and isinstance(read, EpisodeReader) and _from_files(read):
-        return _processes_or_threads(read, iter(plans), workers, most)
-    pool = _processes if kind == "processes" else _threads
-    return pool(read, iter(plans), workers, most)
+    if isinstance(read, EpisodeReader) and (kind or _usual_kind(read)) == "processes" and os.name == "posix":
+        return _processes(read, iter(plans), workers, wait=kind is not None)
+    return _threads(read, iter(plans), workers)
 
 
-def _from_files(read: EpisodeReader) -> bool:
-    return os.name == "posix" and all(isinstance(domain.source, FILES) for domain in read.domains.values())
+def _usual_kind(read: EpisodeReader) -> Literal["threads", "processes"]:
+    from_files = all(type(domain.source) in FILES for domain in read.domains.values())
+    return "processes" if from_files else "threads"
 
 
-def _threads(read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int) -> Iterator[Episode]:
+def _threads(read: Read, plans: Iterator[TaskPlan], workers: int) -> Iterator[Episode]:
     try:
         # One thread each inside torch: otherwise the workers would fight over the cores.
         with ThreadPoolExecutor(workers, "fewshift-read", torch.set_num_threads, (1,)) as pool:
             try:
-                yield from _in_order(lambda plan: pool.submit(read, plan).result, plans, ahead)
+                yield from _in_order(lambda plan: pool.submit(read, plan).result, plans, workers + 1)
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
     finally:
@@ -73,27 +70,19 @@ def _threads(read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int) ->
         torch.set_num_threads(torch.get_num_threads())
 
 
-def _processes(read: Read, plans: Iterator[TaskPlan], workers: int, ahead: int) -> Iterator[Episode]:
-    with processes(workers) as group:
-        group.use(read)
-        yield from _in_order(group.submit, plans, ahead, group.room)
-
-
-def _processes_or_threads(
-    read: EpisodeReader, plans: Iterator[TaskPlan], workers: int, ahead: int
-) -> Iterator[Episode]:
+def _processes(read: EpisodeReader, plans: Iterator[TaskPlan], workers: int, wait: bool) -> Iterator[Episode]:
     try:
         with processes(workers) as group:
-            while not group.ready():
+            while not (wait or group.ready()):
                 try:
                     plan = next(plans)
                 except StopIteration:
                     return
                 yield group.read_here(read, plan)
             group.use(read)
-            yield from _in_order(group.submit, plans, ahead, group.room)
-    except CannotStart:
-        yield from _threads(read, plans, workers, ahead)
+            yield from _in_order(group.submit, plans, workers + 1, group.room)
+    except CannotStart:  # or not with this reader
+        yield from _threads(read, plans, workers)
 
 
 def _in_order(

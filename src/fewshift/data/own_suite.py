@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from fewshift.data.class_split import ALL_TEST, ClassSplit, DrawnSplit, read_split
+from fewshift.data.class_split import ALL_TEST, ClassSplit, DrawnSplit, did_you_mean, read_split
 from fewshift.data.domain import Domain, Provenance, Role
 from fewshift.data.folder import folder_domain
 from fewshift.data.records_folder import open_domain
@@ -48,7 +47,7 @@ def open_own_suite(
         if wanted not in listed:
             fields.refuse(f"it has no domain {wanted!r}, only {', '.join(listed)}")
     return name, [
-        _open(fields, file.parent, domain, values, track)
+        _open(fields, file.parent, fields.domain_name(domain, "the name of a domain"), values, track)
         for domain, values in listed.items()
         if names is None or domain in names
     ]
@@ -59,9 +58,7 @@ def _open(fields: Fields, base: Path, name: str, values: Any, track: Track) -> D
         fields.refuse(f"{name} is {show(values)}: it must be a JSON object with `records` or `folder`")
     for key in values:
         if key not in _KEYS:
-            near = get_close_matches(key, _KEYS, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            fields.refuse(f"{name} has the unknown key {show(key)}{hint}")
+            fields.refuse(f"{name} has the unknown key {show(key)}{did_you_mean(key, _KEYS)}")
     if ("records" in values) == ("folder" in values):
         fields.refuse(f"{name} must have either `records` or `folder`, which say where its images are")
     role: Role = values.get("role", "unseen")

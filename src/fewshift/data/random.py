@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,18 +21,10 @@ _LAST_WORD = np.uint64(_WORDS - 1)
 _ONE = np.uint64(1)
 
 
-class RawBits(Protocol):
-    """What is used of `numpy.random.BitGenerator`."""
-
-    def random_raw(self, size: int) -> NDArray[np.uint64]:
-        """The next words of 64 uniform bits."""
-        ...
-
-
 class Stream:
     """A sequence of uniform 64-bit words and the draws made of them. Moves on with every draw."""
 
-    def __init__(self, bits: RawBits) -> None:
+    def __init__(self, bits: np.random.BitGenerator) -> None:
         self._bits = bits
 
     def below(self, bound: int) -> int:

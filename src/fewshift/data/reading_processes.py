@@ -16,20 +16,20 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import accumulate
 from multiprocessing.connection import wait
-from typing import Any, TypeAlias
+from typing import IO, cast
 
 import torch
 
 from fewshift.data.episodes import EpisodeReader
 from fewshift.data.plan import TaskPlan
-from fewshift.data.reading_messages import Failed, Part, Place, Reader, Whole, divide, unpack
+from fewshift.data.reading_worker import Failed, Part, Place
 from fewshift.data.resize import Floats
 from fewshift.data.shared_memory import SharedMemory
 from fewshift.errors import FewshiftError
 from fewshift.types import Episode
 
-Read: TypeAlias = Callable[[TaskPlan], Episode]
 WORTH_A_PART = 48  # images: fewer are not worth another message
 ENOUGH = 400  # images that wait or are being read: 34 MB by the protocol's rule
 _START = (
@@ -43,7 +43,7 @@ _ENDED = (
 
 
 class CannotStart(FewshiftError):
-    """There are no processes to read with."""
+    """There are no processes to read with, or none that this reader can be given to."""
 
 
 class Processes:
@@ -52,18 +52,19 @@ class Processes:
     def __init__(self, count: int) -> None:
         self.owner = os.getpid()
         self._memory = SharedMemory()
-        self._read: Read | None = None
+        if not self._memory.files:
+            raise CannotStart("no folder for temporary files can be written: read with threads")
         self._load = [0] * count  # images that each has to read
-        one_core = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         self._started = False
-        folder = self._memory.folder()
         self._processes: list[subprocess.Popen[bytes]] = []
         try:
             for _ in range(count):
-                self._processes.append(_start({**os.environ, **one_core}, folder))
+                self._processes.append(_start([file.descriptor for file in self._memory.files]))
         except OSError as problem:
             self.end()
             raise CannotStart(f"{sys.executable}: {problem}: read with threads") from problem
+        self._inputs = [cast(IO[bytes], process.stdin) for process in self._processes]
+        self._outputs = [cast(IO[bytes], process.stdout) for process in self._processes]
 
     @property
     def count(self) -> int:
@@ -76,24 +77,18 @@ class Processes:
 
     def ready(self) -> bool:
         """Whether all have started."""
-        waiting = [process.stdout for process in self._processes if process.stdout]
-        return self._started or len(wait(waiting, timeout=0)) == self.count  # type: ignore[arg-type]
+        return self._started or len(wait(self._outputs, timeout=0)) == self.count  # type: ignore[arg-type]
 
-    def use(self, read: Read) -> None:
+    def use(self, read: EpisodeReader) -> None:
         """Read with this from now on."""
         try:
-            job = Reader(pickle.dumps(read))
-        except Exception as problem:
-            raise FewshiftError(
-                f"the reader of tasks cannot be given to a process ({problem}): read with threads"
-            ) from problem
-        if not self._started:
-            try:
+            job = pickle.dumps(read)
+            if not self._started:
                 for number in range(self.count):
                     self._receive(number)
-            except FewshiftError as problem:
-                raise CannotStart(*problem.args) from problem
-            self._started = True
+        except Exception as problem:
+            raise CannotStart(f"tasks are not read by processes ({problem}): read with threads") from problem
+        self._started = True
         for number in range(self.count):
             self._send(number, job)
         self._read = read
@@ -105,41 +100,38 @@ class Processes:
     def submit(self, plan: TaskPlan) -> Callable[[], Episode]:
         """Begin to read; the result waits for the task. Results must be called for in this order."""
         read = self._read
-        if isinstance(read, EpisodeReader):
-            return self._submit_parts(read, plan)
-        number = self._least_busy()
-        self._send(number, Whole(plan), _images(plan))
-        return lambda: unpack(self._answer(number, _images(plan)))
-
-    def read_here(self, read: EpisodeReader, plan: TaskPlan) -> Episode:
-        """The task, read by this process into the memory that the others will use."""
-        (_, support), (_, query) = self._lend(read, plan)
-        read.read_into(support, query, plan)
-        return read.episode(plan, torch.from_numpy(support), torch.from_numpy(query))
-
-    def _submit_parts(self, read: EpisodeReader, plan: TaskPlan) -> Callable[[], Episode]:
-        (place, support), (query_place, query) = self._lend(read, plan)
-        size = support.shape[-1]
+        (file, first, support), (query_file, query_first, query) = self._lend(read, plan)
+        image = 3 * read.rule.size**2  # floats
         sent: list[tuple[int, int]] = []  # who, how many images
-        for part in divide(plan, min(self.count, _images(plan) // WORTH_A_PART)):
-            number, count = self._least_busy(), _images(part)
-            self._send(number, Part(part, size, place, query_place), count)
-            sent.append((number, count))
-            place = replace(place, start=place.start + _floats(part.support, size))
-            query_place = replace(query_place, start=query_place.start + _floats(part.query, size))
+        for part in divide(plan, min(self.count, (len(support) + len(query)) // WORTH_A_PART)):
+            place = Place(file, first, _images(part.support))
+            query_place = Place(query_file, query_first, _images(part.query))
+            first += place.images * image
+            query_first += query_place.images * image
+            number = self._load.index(min(self._load))
+            self._send(number, Part(part, place, query_place))
+            sent.append((number, place.images + query_place.images))
+            self._load[number] += sent[-1][1]
 
         def finish() -> Episode:
-            for number, count in sent:
-                self._answer(number, count)
+            for number, images in sent:
+                self._receive(number)
+                self._load[number] -= images
             return read.episode(plan, torch.from_numpy(support), torch.from_numpy(query))
 
         return finish
 
-    def _lend(self, read: EpisodeReader, plan: TaskPlan) -> list[tuple[Place, Floats]]:
-        """Memory for the support and for the query."""
-        size = read.rule_of(plan).size
-        lent = [self._memory.lend(_floats(images, size)) for images in (plan.support, plan.query)]
-        return [(Place(file, start), floats.reshape(-1, 3, size, size)) for file, start, floats in lent]
+    def read_here(self, read: EpisodeReader, plan: TaskPlan) -> Episode:
+        """The task, read by this process into the memory that the others will use."""
+        (_, _, support), (_, _, query) = self._lend(read, plan)
+        read.read_into(support, query, plan)
+        return read.episode(plan, torch.from_numpy(support), torch.from_numpy(query))
+
+    def _lend(self, read: EpisodeReader, plan: TaskPlan) -> list[tuple[int, int, Floats]]:
+        """Memory for the support and for the query: the file, where in it, and the array there."""
+        size = read.rule.size
+        lent = [self._memory.lend(_images(images) * 3 * size * size) for images in (plan.support, plan.query)]
+        return [(file, first, floats.reshape(-1, 3, size, size)) for file, first, floats in lent]
 
     def end(self) -> None:
         """Stop them at once."""
@@ -152,42 +144,32 @@ class Processes:
                     pipe.close()  # type: ignore[union-attr]
         self._memory.close()
 
-    def _least_busy(self) -> int:
-        return self._load.index(min(self._load))
-
-    def _send(self, number: int, job: Reader | Part | Whole, images: int = 0) -> None:
-        pipe = self._processes[number].stdin
-        assert pipe is not None
+    def _send(self, number: int, job: bytes | Part) -> None:
         try:
-            pickle.dump(job, pipe, pickle.HIGHEST_PROTOCOL)
-            pipe.flush()
+            pickle.dump(job, self._inputs[number], pickle.HIGHEST_PROTOCOL)
+            self._inputs[number].flush()
         except BrokenPipeError as problem:
             raise FewshiftError(_ENDED) from problem
-        self._load[number] += images
 
-    def _answer(self, number: int, images: int) -> Any:
-        answer = self._receive(number)
-        self._load[number] -= images
-        if isinstance(answer, Failed):
-            raise answer.problem from _InProcess(answer.trace)
-        return answer
-
-    def _receive(self, number: int) -> Any:
-        pipe = self._processes[number].stdout
-        assert pipe is not None
+    def _receive(self, number: int) -> None:
+        """Wait for the process's next answer."""
         try:
-            return pickle.load(pipe)
+            answer = pickle.load(self._outputs[number])
         except (EOFError, pickle.UnpicklingError) as problem:
             raise FewshiftError(_ENDED) from problem
+        if isinstance(answer, Failed):
+            raise answer.problem from _InProcess(answer.trace)
 
 
-def _start(environment: dict[str, str], folder: str) -> subprocess.Popen[bytes]:
+def _start(memory: Sequence[int]) -> subprocess.Popen[bytes]:
+    one_core = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return subprocess.Popen(
-        [sys.executable, "-c", _START, json.dumps(sys.path), folder],
+        [sys.executable, "-c", _START, json.dumps(sys.path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        pass_fds=memory,
         start_new_session=True,  # Ctrl-C is for this process, which then ends the others
-        env=environment,
+        env={**os.environ, **one_core},
     )
 
 
@@ -198,12 +180,23 @@ class _InProcess(Exception):
         return f"in a process that reads tasks:\n{self.args[0]}"
 
 
-def _floats(images: Sequence[Sequence[int]], size: int) -> int:
-    return sum(map(len, images)) * 3 * size * size
+def _images(images: Sequence[Sequence[int]]) -> int:
+    return sum(map(len, images))
 
 
-def _images(plan: TaskPlan) -> int:
-    return sum(map(len, (*plan.support, *plan.query)))
+def divide(plan: TaskPlan, parts: int) -> Iterator[TaskPlan]:
+    """The task's classes in their order, as at most this many plans with about the same number of images."""
+    ends = list(accumulate(len(s) + len(q) for s, q in zip(plan.support, plan.query, strict=True)))
+    first = 0
+    for part in range(1, max(parts, 1) + 1):
+        share = ends[-1] * part / max(parts, 1)
+        last = next(place for place, end in enumerate(ends, 1) if end >= share)
+        if last > first:
+            rows = slice(first, last)
+            yield replace(
+                plan, class_ids=plan.class_ids[rows], support=plan.support[rows], query=plan.query[rows]
+            )
+            first = last
 
 
 _lock = threading.Lock()

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from fewshift.data.decoding import decode
-from fewshift.data.descriptors import SHARED, Descriptors, read_at
+from fewshift.data.descriptors import kept_open, read_at
 from fewshift.data.domain import Item, Pixels
 from fewshift.data.example import decode_example
-from fewshift.data.example_batch import Examples
 from fewshift.data.index_cache import REMEDY, Entry, RecordIndex, class_file, index_folder
 from fewshift.data.spec import Spec
 from fewshift.data.spec_json import SPEC_FILE
-from fewshift.data.tfrecord import Fault, Frames, bad_contents, bad_labels, bad_lengths
+from fewshift.data.tfrecord import Fault, Frames, bad_labels, bad_lengths
 from fewshift.errors import DataError
 from fewshift.progress import Track, silent
 
@@ -30,36 +29,24 @@ _ONE_GO = 2**20  # bytes of a file that are read in one go, if enough of them ar
 class RecordSource:
     """An `ImageSource` over one `<class id>.tfrecords` file per class.
 
-    Reads are positioned, so threads share the files; at most 64 of them are open at a time in a process, or
-    what `files` allows. It can be pickled, and goes on after a fork. The label inside every record is
-    compared with the class of its file at each read; `verify` also checks the checksum again, which `check`
-    did once while indexing.
+    Reads are positioned, so threads share the files. It can be pickled, and goes on after a fork. Checksums
+    are checked once, while indexing; the label inside every record is compared with its file's class at each
+    read.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        spec: Spec,
-        *,
-        check: bool = True,
-        verify: bool = False,
-        files: Descriptors = SHARED,
-    ) -> None:
+    def __init__(self, folder: Path, spec: Spec) -> None:
         self.folder = folder
         self.spec = spec
-        self.check = check
-        self.verify = verify
-        self._files = files
         self._index: RecordIndex | None = None
         self._lock = threading.Lock()
 
     def prepare(self, track: Track = silent) -> None:
         """Load or build the index now, where somebody can watch, instead of at the first read."""
         if self._index is not None:
-            return
+            return  # without the lock, which a fork may have copied while it was held
         with self._lock:
             if self._index is None:
-                index = index_folder(self.folder, self.spec.classes, check=self.check, track=track)
+                index = index_folder(self.folder, self.spec.classes, track)
                 for class_id, entry in enumerate(index.entries):
                     self._check_count(class_id, entry)
                 self._index = index
@@ -93,7 +80,7 @@ class RecordSource:
             entry = self._entry(class_id)
             wanted = list(group)
             bounds = [self._bounds(entry, items[place]) for place in wanted]
-            with self._files.use(class_file(self.folder, class_id).path, entry.version) as handle:
+            with kept_open(class_file(self.folder, class_id).path, entry.version) as handle:
                 for place, piece in zip(wanted, _read_spans(handle, bounds), strict=True):
                     pieces.append(piece)
                     places.append(place)
@@ -106,20 +93,18 @@ class RecordSource:
 
     def _images(self, frames: Frames, items: Sequence[Item]) -> list[bytes]:
         examples = frames.examples()
-        for fault in self._faults(frames, examples, items):
+        moved = [
+            Fault("length", int(place), "is not where it was when the file was indexed")
+            for place in np.flatnonzero(bad_lengths(frames))
+        ]
+        labels = np.array([class_id for class_id, _ in items], np.int64)
+        for fault in moved or bad_labels(frames, examples, labels):
             raise DataError(f"{self._where(*items[fault.record])} {fault.text}: {REMEDY}")
         spans = zip(examples.image_starts.tolist(), examples.image_stops.tolist(), strict=True)
         return [
             frames.data[start:stop].tobytes() if label >= 0 else decode_example(frames.content(i)).image
             for i, ((start, stop), label) in enumerate(zip(spans, examples.labels, strict=True))
         ]
-
-    def _faults(self, frames: Frames, examples: Examples, items: Sequence[Item]) -> Iterator[Fault]:
-        for place in np.flatnonzero(bad_lengths(frames)):
-            yield Fault("length", int(place), "is not where it was when the file was indexed")
-        if self.verify:
-            yield from bad_contents(frames)
-        yield from bad_labels(frames, examples, np.array([class_id for class_id, _ in items], np.int64))
 
     def _entry(self, class_id: int) -> Entry:
         if not 0 <= class_id < self.spec.classes:
@@ -151,14 +136,10 @@ class RecordSource:
 
     def __getstate__(self) -> dict[str, Any]:
         keep = self._index if self._index and self._index.file is None else None  # else it is loaded again
-        state = {name: getattr(self, name) for name in ("folder", "spec", "check", "verify")}
-        limit = None if self._files is SHARED else self._files.limit
-        return {**state, "limit": limit, "index": keep}
+        return {"folder": self.folder, "spec": self.spec, "_index": keep}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        index, limit = state.pop("index"), state.pop("limit")
-        self.__init__(**state, files=Descriptors(limit) if limit else SHARED)  # type: ignore[misc]
-        self._index = index
+        self.__dict__.update(state, _lock=threading.Lock())
 
 
 def _read_spans(handle: int, bounds: Sequence[tuple[int, int]]) -> Iterator[bytes]:

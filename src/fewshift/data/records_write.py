@@ -17,8 +17,7 @@ from fewshift.data.index_cache import class_file
 from fewshift.data.locks import hold
 from fewshift.data.scan import scan_files
 from fewshift.data.spec import Spec
-from fewshift.data.spec_json import SPEC_FILE, read_spec
-from fewshift.data.spec_write import spec_text, write_spec
+from fewshift.data.spec_json import SPEC_FILE, read_spec, spec_text, write_spec
 from fewshift.data.suite_file import read_provenance, write_provenance
 from fewshift.data.tfrecord import MAX_RECORD, frame
 from fewshift.data.whole_files import whole_file
@@ -86,8 +85,7 @@ def _claim(folder: Path, spec: Spec) -> None:
     """Make sure that whatever lies here belongs to the same domain."""
     for name in (SPEC_FILE, UNFINISHED_FILE):
         if (folder / name).exists():
-            there = read_spec(folder / name)
-            if there.fingerprint() != spec.fingerprint() or there.class_names != spec.class_names:
+            if read_spec(folder / name) != spec:
                 raise DataError(
                     f"{folder / name}: the folder holds another domain, or other classes or splits of "
                     f"{spec.name}: remove it or choose another folder"
@@ -137,7 +135,7 @@ def _write_class(folder: Path, spec: Spec, class_id: int, images: Iterable[bytes
     expected = spec.images_per_class[class_id]
     with whole_file(class_file(folder, class_id).path) as out:
         written = 0
-        for contents in _batches(images, class_id, name, expected):
+        for contents in _batches(images, class_id, name):
             out.write(frame(contents))
             written += len(contents)
         if written != expected:
@@ -146,30 +144,18 @@ def _write_class(folder: Path, spec: Spec, class_id: int, images: Iterable[bytes
             )
 
 
-def _batches(images: Iterable[bytes], class_id: int, name: str, most: int) -> Iterator[list[bytes]]:
+def _batches(images: Iterable[bytes], class_id: int, name: str) -> Iterator[list[bytes]]:
     """The examples of a few megabytes at a time: checksums are quick for many records at once."""
     batch: list[bytes] = []
     filled = 0
-    for place, image in enumerate(_given(images, name)):
-        if place >= most:
-            raise DataError(
-                f"{name}: over {most} images were given but its spec says {most}: count them again"
-            )
+    for place, image in enumerate(images):
         if not 0 < len(image) < MAX_RECORD - 1024:
             raise DataError(
                 f"{name}: image {place} has {len(image):,} bytes, which cannot be one: take it out"
             )
-        batch.append(encode_example(bytes(image), class_id))
+        batch.append(encode_example(image, class_id))
         filled += len(image)
         if filled >= _BATCH_BYTES:
             yield batch
             batch, filled = [], 0
-    if batch:
-        yield batch
-
-
-def _given(images: Iterable[bytes], name: str) -> Iterator[bytes]:
-    try:
-        yield from images
-    except OSError as problem:
-        raise DataError(f"{name}: its images cannot be read ({problem}): check their files") from problem
+    yield batch

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal, TypeAlias
 
 from fewshift.types import SPLITS, Split
@@ -61,17 +62,21 @@ class Spec:
         return hashlib.sha256(json.dumps(self.class_names).encode()).hexdigest()[:16]
 
 
+def split_ranges(counts: Mapping[Split, int]) -> dict[Split, range]:
+    """The class ids of each split, from how many classes it has."""
+    stops = accumulate(counts.get(split, 0) for split in SPLITS)
+    return {
+        split: range(stop - counts.get(split, 0), stop) for split, stop in zip(SPLITS, stops, strict=True)
+    }
+
+
 def flat_spec(
     name: str, class_names: tuple[str, ...], images_per_class: tuple[int, ...], counts: Mapping[Split, int]
 ) -> Spec:
     """A flat domain from the number of classes in each split, in the order train, valid, test."""
-    splits: dict[Split, range] = {}
-    start = 0
-    for split in SPLITS:
-        splits[split] = range(start, start + counts.get(split, 0))
-        start = splits[split].stop
-    if not len(class_names) == len(images_per_class) == start:
+    classes = sum(counts.values())
+    if not len(class_names) == len(images_per_class) == classes:
         raise ValueError(
-            f"{name}: {len(class_names)} names, {len(images_per_class)} counts, {start} classes in splits"
+            f"{name}: {len(class_names)} names, {len(images_per_class)} counts, {classes} classes in splits"
         )
-    return Spec(name, class_names, images_per_class, splits)
+    return Spec(name, class_names, images_per_class, split_ranges(counts))

@@ -35,9 +35,12 @@ class Fields:
         """The JSON object under this key."""
         if key not in self.values:
             self.refuse(f"the key {key!r} is missing: copy the file again or write it anew")
-        value = self.values[key]
+        return self.mapping(self.values[key], key)
+
+    def mapping(self, value: Any, what: str) -> Mapping[str, Any]:
+        """A JSON object."""
         if not isinstance(value, dict):
-            self.refuse(f"{key} is {show(value)}: it must be a JSON object")
+            self.refuse(f"{what} is {show(value)}: it must be a JSON object")
         return value
 
     def text(self, value: Any, what: str) -> str:
@@ -47,6 +50,15 @@ class Fields:
         if any(unicodedata.category(letter) in ("Cc", "Cs") for letter in value):
             self.refuse(f"{what} is {show(value)}: it must not have control characters or broken Unicode")
         return value
+
+    def domain_name(self, value: Any, what: str) -> str:
+        """A name that can become a file's and a part of task addresses."""
+        name = self.text(value, what)
+        if name != name.strip() or name.startswith(".") or any(letter in name for letter in "/\\:"):
+            self.refuse(
+                f"{what} is {show(name)}: it must not start with a dot nor contain / \\ : or outer spaces"
+            )
+        return name
 
     def whole(self, value: Any, what: str, least: int, most: int = MAX_IMAGES) -> int:
         """A whole number within bounds; 3.0 and true are none."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any, TypeAlias
 
-from fewshift.data.spec import Group, Spec
+from fewshift.data.spec import Group, Spec, split_ranges
 from fewshift.data.spec_fields import SPLIT_KEYS, Fields, show
 from fewshift.types import SPLITS, Split
 
@@ -25,16 +25,13 @@ def hierarchical_spec(fields: Fields, name: str) -> Spec:
     leaves = {s: sorted(node for node, below in graphs[s].items() if not below) for s in SPLITS}
     classes = sum(len(leaves[s]) for s in SPLITS)
     class_names = fields.by_id("class_names", fields.text, classes, "the leaves of split_subgraphs are")
-    counts = fields.by_split("images_per_class", lambda value, what: _counts(fields, value, what))
+    counts = fields.by_split("images_per_class", fields.mapping)
 
-    splits: dict[Split, range] = {}
+    splits = split_ranges({s: len(leaves[s]) for s in SPLITS})
     groups: dict[Split, tuple[Group, ...]] = {}
     images: list[int] = []
-    start = 0
     for split in SPLITS:
-        splits[split] = range(start, start + len(leaves[split]))
-        start = splits[split].stop
-        names = class_names[splits[split].start : start]
+        names = class_names[splits[split].start : splits[split].stop]
         _check_leaves(fields, split, names, leaves[split])
         images += [_leaf_count(fields, counts[split], split, leaf) for leaf in names]
         ids = {leaf: class_id for class_id, leaf in zip(splits[split], names, strict=True)}
@@ -100,12 +97,6 @@ def _check_leaves(fields: Fields, split: Split, names: Sequence[str], leaves: Se
         )
     if missing := sorted(set(leaves) - set(names)):
         fields.refuse(f"class_names lacks {show(missing[0])}, a leaf of the {SPLIT_KEYS[split]} graph")
-
-
-def _counts(fields: Fields, value: Any, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        fields.refuse(f"{what} is {show(value)}: it must be a JSON object")
-    return value
 
 
 def _leaf_count(fields: Fields, counts: Mapping[str, Any], split: Split, leaf: str) -> int:

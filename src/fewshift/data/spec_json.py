@@ -1,4 +1,4 @@
-"""Read `dataset_spec.json`: flat, bi-level (Omniglot) and hierarchical (ImageNet) domains.
+"""Read `dataset_spec.json`: flat, bi-level (Omniglot) and hierarchical (ImageNet) domains; write flat ones.
 
 The `path` inside the file is where the conversion once ran and is ignored. Everything else must agree with
 itself, because a spec that is wrong by one class gives wrong labels and no error.
@@ -6,16 +6,18 @@ itself, because a spec that is wrong by one class gives wrong labels and no erro
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from fewshift.data.spec import Group, Spec
-from fewshift.data.spec_fields import Fields, load_fields, show
+from fewshift.data.spec import Group, Spec, split_ranges
+from fewshift.data.spec_fields import SPLIT_KEYS, Fields, load_fields, read_fields, show
 from fewshift.data.spec_graph import hierarchical_spec
+from fewshift.data.whole_files import write_whole
 from fewshift.errors import DataError
-from fewshift.types import SPLITS, Split
+from fewshift.types import SPLITS
 
 SPEC_FILE = "dataset_spec.json"
 LEGACY_FILE = "dataset_spec.pkl"
@@ -35,26 +37,19 @@ def read_spec(path: Path, *, unique_names: bool = True) -> Spec:
         raise DataError(
             f"{file}: there is no such file: a records folder holds a {SPEC_FILE} beside its records"
         )
-    try:
-        if file.stat().st_size > MAX_SPEC_BYTES:
-            raise DataError(
-                f"{file}: a spec of over {MAX_SPEC_BYTES // 2**20} MiB is not read: write it anew"
-            )
-        text = file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as problem:
-        raise DataError(
-            f"{file}: this is not a text in UTF-8 ({problem.reason}): copy the file again"
-        ) from problem
-    except OSError as problem:
-        raise DataError(f"{file}: it cannot be read ({problem.strerror}): check its permissions") from problem
-    return parse_spec(text, str(file), unique_names=unique_names)
+    if file.stat().st_size > MAX_SPEC_BYTES:
+        raise DataError(f"{file}: a spec of over {MAX_SPEC_BYTES // 2**20} MiB is not read: write it anew")
+    return _spec(read_fields(file, "check its permissions, or copy the file again"), unique_names)
 
 
-def parse_spec(text: str, where: str, *, unique_names: bool = True) -> Spec:
+def parse_spec(text: str, where: str) -> Spec:
     """The spec in this JSON text; `where` names it in errors."""
-    fields = load_fields(text, where)
+    return _spec(load_fields(text, where), unique_names=True)
+
+
+def _spec(fields: Fields, unique_names: bool) -> Spec:
     _check_file_pattern(fields)
-    name = _domain_name(fields)
+    name = fields.domain_name(fields.values.get("name"), "name")
     kind = fields.values.get("__class__")
     if kind == "DatasetSpecification":
         spec = _flat(fields, name)
@@ -77,6 +72,28 @@ def parse_spec(text: str, where: str, *, unique_names: bool = True) -> Spec:
     return spec
 
 
+def spec_text(spec: Spec, where: str) -> str:
+    """The JSON text of a flat spec; one that could not be read back is refused."""
+    content = {
+        "name": spec.name,
+        "path": "",
+        "file_pattern": FILE_PATTERN,
+        "__class__": "DatasetSpecification",
+        "classes_per_split": {SPLIT_KEYS[s]: len(spec.splits[s]) for s in SPLITS},
+        "images_per_class": dict(enumerate(spec.images_per_class)),
+        "class_names": dict(enumerate(spec.class_names)),
+    }
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    if parse_spec(text, where) != spec:
+        raise ValueError(f"{where}: only flat specs can be written")
+    return text
+
+
+def write_spec(folder: Path, spec: Spec, file_name: str = SPEC_FILE) -> None:
+    """Write the spec into this records folder, in one piece."""
+    write_whole(folder / file_name, spec_text(spec, str(folder / file_name)).encode())
+
+
 def repeated_names(names: Sequence[str]) -> list[tuple[int, int]]:
     """Pairs of class ids with one name: (first class of that name, a later one)."""
     first: dict[str, int] = {}
@@ -94,16 +111,6 @@ def _check_file_pattern(fields: Fields) -> None:
         fields.refuse(f"file_pattern is {show(pattern)}: it must be {FILE_PATTERN!r}")
 
 
-def _domain_name(fields: Fields) -> str:
-    """Domain names become file names and parts of task addresses elsewhere."""
-    name = fields.text(fields.values.get("name"), "name")
-    if name != name.strip() or name.startswith(".") or any(letter in name for letter in "/\\:"):
-        fields.refuse(
-            f"name is {show(name)}: it must not start with a dot nor contain / \\ : or outer spaces"
-        )
-    return name
-
-
 def _image_count(fields: Fields, value: Any, what: str) -> int:
     if isinstance(value, dict):
         fields.refuse(
@@ -113,11 +120,6 @@ def _image_count(fields: Fields, value: Any, what: str) -> int:
     if value == 0 and isinstance(value, int):
         fields.refuse(f"{what} is 0: a class without images must be left out, so write the dataset anew")
     return fields.whole(value, what, 1)
-
-
-def _ranges(counts: Sequence[int]) -> dict[Split, range]:
-    stops = list(accumulate(counts))
-    return {s: range(stop - n, stop) for s, n, stop in zip(SPLITS, counts, stops, strict=True)}
 
 
 def _flat(fields: Fields, name: str) -> Spec:
@@ -130,7 +132,7 @@ def _flat(fields: Fields, name: str) -> Spec:
         images_per_class=fields.by_id(
             "images_per_class", lambda v, what: _image_count(fields, v, what), classes, why
         ),
-        splits=_ranges([counts[split] for split in SPLITS]),
+        splits=split_ranges(counts),
     )
 
 
@@ -147,12 +149,12 @@ def _bilevel(fields: Fields, name: str) -> Spec:
         Group(group, tuple(range(stop - size, stop)))
         for group, size, stop in zip(names, sizes, accumulate(sizes), strict=True)
     ]
-    of_split = _ranges([counts[split] for split in SPLITS])
+    of_split = split_ranges(counts)
     return Spec(
         name=name,
         class_names=class_names,
         images_per_class=images,
-        splits=_ranges([sum(sizes[s] for s in of_split[split]) for split in SPLITS]),
+        splits=split_ranges({split: sum(sizes[s] for s in of_split[split]) for split in SPLITS}),
         kind="bilevel",
         groups={split: tuple(groups[s] for s in of_split[split]) for split in SPLITS},
     )

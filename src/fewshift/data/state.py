@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
-from fewshift.data.cache.files import Locations
+from fewshift.data.cache.files import PIXELS
 from fewshift.data.cache.source import CachedSource
 from fewshift.data.domain import Domain, ImageSource, Item
 from fewshift.data.folder import FolderSource
@@ -41,7 +41,7 @@ def _files(source: ImageSource) -> Iterable[Path] | None:
     if isinstance(source, RecordSource):
         return source.class_files()
     if isinstance(source, CachedSource):
-        return [Locations(source.folder).pixels]
+        return [source.folder / PIXELS]
     if isinstance(source, Renumbered):
         return _files(source.source)
     if isinstance(source, FolderSource):

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from fewshift.data.domain import Domain, ImageSource, Item, Pixels
 from fewshift.data.random import keyed_stream
-from fewshift.data.spec import Group, Spec
+from fewshift.data.spec import Group, Spec, split_ranges
 from fewshift.errors import DataError
-from fewshift.types import SPLITS, Split
+from fewshift.types import SPLITS
 
 FEWEST = 20  # images of a class: enough for a task's support and query
 
@@ -81,20 +81,13 @@ def _with_train(domain: Domain, train: Sequence[int]) -> Domain:
     spec = domain.spec
     class_ids = (*train, *spec.splits["valid"], *spec.splits["test"])
     new = {old: place for place, old in enumerate(class_ids)}
-    splits: dict[Split, range] = {}
-    start = 0
-    for split in SPLITS:
-        count = len(train) if split == "train" else len(spec.splits[split])
-        splits[split] = range(start, start + count)
-        start += count
-    groups = {split: _renumbered(spec.groups[split], new) for split in spec.groups}
     part = Spec(
         spec.name,
         tuple(spec.class_names[c] for c in class_ids),
         tuple(spec.images_per_class[c] for c in class_ids),
-        splits,
+        split_ranges({s: len(spec.splits[s]) for s in SPLITS} | {"train": len(train)}),
         spec.kind,
-        groups,
+        {split: _renumbered(spec.groups[split], new) for split in spec.groups},
     )
     return replace(domain, spec=part, source=Renumbered(domain.source, class_ids))
 

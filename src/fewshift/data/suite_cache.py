@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from fewshift.data.cache import build_cache, open_cached, read_info
-from fewshift.data.cache.files import Locations
+from fewshift.data.cache.files import INFO, JOURNAL, OFFSETS, PIXELS, SHAPES
 from fewshift.data.domain import Domain
 from fewshift.data.records import RecordSource
 from fewshift.data.state import stamps
-from fewshift.data.user_cache import cache_folder
+from fewshift.data.user_cache import cache_of_folder
 from fewshift.data.whole_files import write_whole
 from fewshift.errors import DataError
 from fewshift.progress import Track, silent
@@ -30,9 +29,7 @@ NOTE = "made-from.json"
 
 def caches_of(root: Path) -> Path:
     """The usual folder for the caches of the domains in this folder."""
-    whole = root.resolve()
-    digest = hashlib.sha256(os.fsencode(whole)).hexdigest()[:16]
-    return cache_folder() / "pixels" / f"{whole.name}-{digest}"
+    return cache_of_folder("pixels", root)
 
 
 def cache_of(folder: Path) -> Path:
@@ -42,17 +39,13 @@ def cache_of(folder: Path) -> Path:
 
 def keep_pixels(domain: Domain, folder: Path, track: Track = silent) -> bool:
     """Make the domain's cache in this folder; False when a current one is there already."""
-    note = _note(domain)
-    if folder.is_dir() and not _is_current(folder, note):
-        _clear(folder)
-    if (folder / NOTE).exists():
-        try:
-            read_info(folder)
-            return False
-        except DataError:
-            pass  # unfinished: go on with it
+    state = cache_state(domain, folder)
+    if state in ("exact", "rounded"):
+        return False
     try:
-        write_whole(folder / NOTE, note.encode())
+        if state != "unfinished":  # with such a one it goes on
+            _clear(folder)
+        write_whole(folder / NOTE, _note(domain))
     except OSError as problem:
         raise DataError(
             f"{folder}: it cannot be written ({problem.strerror}): choose another folder with --to, or set "
@@ -62,7 +55,7 @@ def keep_pixels(domain: Domain, folder: Path, track: Track = silent) -> bool:
     return True
 
 
-def with_exact_caches(domains: Sequence[Domain]) -> tuple[Domain, ...]:
+def with_exact_caches(domains: Iterable[Domain]) -> tuple[Domain, ...]:
     """The same domains; those that have a current cache which rounds nothing are read from it."""
     return tuple(from_cache(domain, "exact") or domain for domain in domains)
 
@@ -77,11 +70,15 @@ def from_cache(domain: Domain, state: Literal["exact", "rounded"]) -> Domain | N
     return replace(domain, source=open_cached(_stored(domain), folder).source)
 
 
-def cache_state(domain: Domain, folder: Path) -> str:
-    """`none`, `outdated`, `unfinished`, or `exact` or `rounded` for a whole one."""
-    if not (folder / NOTE).exists():
+def cache_state(
+    domain: Domain, folder: Path
+) -> Literal["none", "outdated", "unfinished", "exact", "rounded"]:
+    """Whether there is a cache, whether it is of these records, whole, and keeps every pixel as it is."""
+    try:
+        note = (folder / NOTE).read_bytes()
+    except OSError:
         return "none"
-    if not _is_current(folder, _note(domain)):
+    if note != _note(domain):
         return "outdated"
     try:
         return "rounded" if read_info(folder).rounded else "exact"
@@ -94,32 +91,24 @@ def _stored(domain: Domain) -> Domain:
     return replace(domain, spec=domain.source.spec) if isinstance(domain.source, RecordSource) else domain
 
 
-def _note(domain: Domain) -> str:
+def _note(domain: Domain) -> bytes:
     """What the records are now: their folder, their spec, and the size and time of every class file."""
     digest = hashlib.sha256(_stored(domain).spec.fingerprint().encode())
     where = ""
     if isinstance(domain.source, RecordSource):
         where = str(domain.source.folder.resolve())
         digest.update(stamps(domain.source.class_files()))
-    return json.dumps({"records": where, "state": digest.hexdigest()})
-
-
-def _is_current(folder: Path, note: str) -> bool:
-    try:
-        return (folder / NOTE).read_text() == note
-    except OSError:
-        return False
+    return json.dumps({"records": where, "state": digest.hexdigest()}).encode()
 
 
 def _clear(folder: Path) -> None:
     """Remove an outdated cache, and nothing that is none."""
-    if not (folder / NOTE).exists():
-        if any(folder.iterdir()):
-            raise DataError(
-                f"{folder}: it holds something else than a cache made by `fewshift data cache`: choose "
-                "another folder or remove it"
-            )
+    if not folder.is_dir():
         return
-    files = Locations(folder)
-    for file in (files.info, files.journal, files.pixels, files.shapes, files.offsets, folder / NOTE):
-        file.unlink(missing_ok=True)
+    if any(folder.iterdir()) and not (folder / NOTE).exists():
+        raise DataError(
+            f"{folder}: it holds something else than a cache made by `fewshift data cache`: choose "
+            "another folder or remove it"
+        )
+    for name in (INFO, JOURNAL, PIXELS, SHAPES, OFFSETS, NOTE):
+        (folder / name).unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,8 +78,9 @@ def open_suite(
     tasks are the same to the last bit; a cache of images that were larger than 84 pixels is not.
     """
     found = _find(suite, names, track)
-    if twice := _repeated([domain.name for domain in found]):
-        raise DataError(f"the suite {found.name} has two domains named {twice!r}: rename one of them")
+    for name, times in Counter(domain.name for domain in found).items():
+        if times > 1:
+            raise DataError(f"the suite {found.name} has two domains named {name!r}: rename one of them")
     chosen = found.domains if names is None else tuple(found[name] for name in dict.fromkeys(names))
     return Suite(found.name, with_exact_caches(chosen) if cached else chosen)
 
@@ -150,12 +152,3 @@ def imported(text: str, what: str) -> Any:
     if not callable(found):
         raise DataError(f"{what} {text!r} is no function: give package.module:function")
     return found
-
-
-def _repeated(names: Collection[str]) -> str | None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None

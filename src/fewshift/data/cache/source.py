@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fewshift.data.cache.files import CacheInfo, Locations, read_info
+from fewshift.data.cache.files import OFFSETS, PIXELS, SHAPES, CacheInfo, read_info
 from fewshift.data.domain import Domain, Item, Pixels
 from fewshift.data.pixels import PROTOCOL_84, PROTOCOL_84_ROUNDED, PixelRule, Planes, at_once
 from fewshift.data.spec import Spec
@@ -45,12 +45,11 @@ class CachedSource:
     def __init__(self, folder: Path, spec: Spec) -> None:
         self.folder, self.spec = folder, spec
         self.info: CacheInfo = read_info(folder)
-        files = Locations(folder)
         self._counts = np.array(spec.images_per_class)
         self._first = np.concatenate([[0], np.cumsum(self._counts)])
-        self._shapes = np.asarray(np.load(files.shapes, mmap_mode="r", allow_pickle=False))
-        self._offsets = np.asarray(np.load(files.offsets, mmap_mode="r", allow_pickle=False))
-        with open(files.pixels, "rb") as file:
+        self._shapes = np.asarray(np.load(folder / SHAPES, mmap_mode="r", allow_pickle=False))
+        self._offsets = np.asarray(np.load(folder / OFFSETS, mmap_mode="r", allow_pickle=False))
+        with open(folder / PIXELS, "rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._pixels = np.frombuffer(self._map, np.uint8)
         _resident.add(self._map)

@@ -4,6 +4,6 @@ Eight kinds of picture that have little in common; classes and images come from 
 whether a method works, never how well it would do on photographs.
 """
 
-from fewshift.data.drawn.suite import DRAWN, DrawnSource, Kind, drawn_domain, drawn_suite
+from fewshift.data.drawn.suite import drawn_domain, drawn_suite
 
-__all__ = ["DRAWN", "DrawnSource", "Kind", "drawn_domain", "drawn_suite"]
+__all__ = ["drawn_domain", "drawn_suite"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,12 +61,11 @@ class DrawnSource:
         return self.kind.draw(self._classes[class_id], dice)
 
 
-def drawn_domain(name: str, seed: int = 0, images: int = IMAGES, kind: Kind | None = None) -> Domain:
-    """One drawn domain; a `kind` of your own under a name of your own is as good."""
-    if kind is None:
-        if name not in DRAWN:
-            raise DataError(f"there is no drawn domain {name!r}: choose one of {', '.join(DRAWN)}")
-        kind = DRAWN[name]
+def drawn_domain(name: str, seed: int = 0, images: int = IMAGES) -> Domain:
+    """One drawn domain; other seeds draw other classes and images."""
+    if name not in DRAWN:
+        raise DataError(f"there is no drawn domain {name!r}: choose one of {', '.join(DRAWN)}")
+    kind = DRAWN[name]
     counts = SEEN_CLASSES if kind.role == "seen" else UNSEEN_CLASSES
     classes = sum(counts.values())
     names = tuple(f"{name} {number:02d}" for number in range(classes))
@@ -74,9 +73,6 @@ def drawn_domain(name: str, seed: int = 0, images: int = IMAGES, kind: Kind | No
     return Domain(spec, DrawnSource(name, kind, seed), kind.role, PROVENANCE)
 
 
-def drawn_suite(seed: int = 0, names: Collection[str] | None = None, images: int = IMAGES) -> list[Domain]:
-    """The drawn domains, all or those named, in the order of `DRAWN`."""
-    for name in names or ():
-        if name not in DRAWN:
-            raise DataError(f"there is no drawn domain {name!r}: choose among {', '.join(DRAWN)}")
-    return [drawn_domain(name, seed, images) for name in DRAWN if names is None or name in names]
+def drawn_suite() -> list[Domain]:
+    """All drawn domains, in the order of `DRAWN`."""
+    return [drawn_domain(name) for name in DRAWN]

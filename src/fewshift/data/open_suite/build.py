@@ -45,10 +45,7 @@ def choose(only: Collection[str] = (), extra: Collection[str] = ()) -> list[Sour
 def is_built(source: Source, root: Path) -> bool:
     """Does the suite's folder hold this domain, whole and as the class lists say?"""
     folder = root / source.name
-    if not (folder / SPEC_FILE).exists():
-        return False
-    spec = read_spec(folder)
-    return spec.fingerprint() == source.spec.fingerprint() and spec.class_names == source.spec.class_names
+    return (folder / SPEC_FILE).exists() and read_spec(folder) == source.spec
 
 
 def packages_of(chosen: Sequence[Source]) -> list[Package]:

