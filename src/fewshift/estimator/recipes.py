@@ -18,9 +18,9 @@ from fewshift.core.updates import Adadelta, Preconditioned, Update, site_rates
 from fewshift.errors import FewshiftError
 from fewshift.methods.build import (
     coefficients_of,
-    matrix_share,
     published_rates,
     rate_rule,
+    share_of,
     start_shares,
     tuned_rates,
 )
@@ -55,7 +55,7 @@ def recipe(method: str, kit: Kit, task: Task, as_published: bool = False) -> Rec
     if method == "tsp" and kit.preconditioners is not None and coefficients is not None:
         matrices = blend_sites(coefficients, kit.preconditioners.matrices())
         if not as_published:
-            matrices = part_of(matrices, matrix_share(kit, WITH_STARTS[0], oracle=False)(task, coefficients))
+            matrices = part_of(matrices, share_of(kit, "matrix", WITH_STARTS[0], oracle=False)(task, coefficients))
     published = {"tsa": TSA_RATES, "pa": PA_RATES}.get(method) or published_rates(kit)
     name = _validated_name(method, kit)
     validated = published if name is None else tuned_rates(kit, name)

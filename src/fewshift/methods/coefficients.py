@@ -32,25 +32,15 @@ def no_coefficients(images: Tensor) -> None:
 class FromClassifier:
     """A trained dataset classifier's coefficients."""
 
-    classifier: DatasetClassifier
+    classifier: DatasetClassifier | FeatureClassifier
+    backbone: Backbone  # whose features some classifiers read instead of images
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (k,)
         """Eq. 11 on the logits of Eq. 6."""
+        if isinstance(self.classifier, FeatureClassifier):
+            images = features_below(self.backbone)(images)
         return task_coefficients(self.classifier(images))
-
-
-@dataclass(frozen=True)
-class FromFeatures:
-    """The coefficients of a dataset classifier that reads the backbone's features instead of images."""
-
-    classifier: FeatureClassifier
-    backbone: Backbone
-
-    @torch.no_grad()
-    def __call__(self, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (k,)
-        """Eq. 11 on the logits of the mean feature."""
-        return task_coefficients(self.classifier(features_below(self.backbone)(images)))
 
 
 def named(coefficients: Tensor, domains: tuple[str, ...]) -> Mapping[str, float]:
