@@ -55,7 +55,9 @@ def recipe(method: str, kit: Kit, task: Task, as_published: bool = False) -> Rec
     if method == "tsp" and kit.preconditioners is not None and coefficients is not None:
         matrices = blend_sites(coefficients, kit.preconditioners.matrices())
         if not as_published:
-            matrices = part_of(matrices, share_of(kit, "matrix", WITH_STARTS[0], oracle=False)(task, coefficients))
+            matrices = part_of(
+                matrices, share_of(kit, "matrix", WITH_STARTS[0], oracle=False)(task, coefficients)
+            )
     published = {"tsa": TSA_RATES, "pa": PA_RATES}.get(method) or published_rates(kit)
     name = _validated_name(method, kit)
     validated = published if name is None else tuned_rates(kit, name)
