@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fewshift.core.coefficients import task_coefficients
+from fewshift.core.coefficients import classifier_loss, task_coefficients
 from fewshift.core.metagrad import MetaGradient, coefficient_gradient, linearised
-from fewshift.core.objectives import classifier_loss
 from fewshift.core.precond import DomainPreconditioners, blend_sites
 from fewshift.core.starts import Starts
 from fewshift.nets.backbone import Backbone

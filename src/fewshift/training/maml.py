@@ -16,10 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewshift.core.descent import descend
+from fewshift.core.descent import descend, unroll
 from fewshift.core.losses import accuracy
 from fewshift.core.rules import Rule, rule_named
-from fewshift.core.unroll import unroll
 from fewshift.core.updates import Update
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone

@@ -165,7 +165,7 @@ class PreconditionerLearner:
             take_step(optimizer, self._rate(step) if what == "roots" else start_rate)
 
     def _root_gradients(self, roots: Tensor, pulls: Tensor) -> Tensor:  # (k, r, m), (k, m, m) -> (k, r, m)
-        found = root_gradients(self.design, {"": roots}, {"": pulls})[""]
+        found = root_gradients(self.design, roots, pulls)
         if self.settings.normalise:
             found = found / torch.linalg.matrix_norm(found, keepdim=True).clamp_min(1e-30)
         return found
