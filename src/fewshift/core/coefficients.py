@@ -15,14 +15,17 @@ def task_coefficients(logits: Tensor) -> Tensor:  # (k,) -> (k,)
     return logits.sigmoid() if logits.shape[-1] == 1 else logits.softmax(dim=-1)
 
 
+def domain_entropy(logits: Tensor, domain_index: int) -> Tensor:  # (k,), index -> ()
+    """Cross-entropy of the task's domain; with one, −log σ(z), as every training task is of that domain."""
+    return F.softplus(-logits[0]) if len(logits) == 1 else -logits.log_softmax(dim=-1)[domain_index]
+
+
 def classifier_loss(
     logits: Tensor, domain_index: int, auxiliary: Tensor, weight: float = 0.1
 ) -> Tensor:  # (k,), index, (), λ -> ()
-    """Eq. 12 for one task: cross-entropy of the task's domain plus λ times L_aux (Eq. 13).
+    """Eq. 12 for one task: cross-entropy of its domain plus λ times L_aux (Eq. 13).
 
     `auxiliary` is L_out after adaptation with the blended preconditioner (Eq. 14) as a function of the
-    logits; `fewshift.core.metagrad.linearised` makes it from the adjoint's gradient. With one domain the
-    cross-entropy is −log σ(z), as every training task is of that domain.
+    logits; `fewshift.core.metagrad.linearised` makes it from the adjoint's gradient.
     """
-    entropy = F.softplus(-logits[0]) if len(logits) == 1 else -logits.log_softmax(dim=-1)[domain_index]
-    return entropy + weight * auxiliary
+    return domain_entropy(logits, domain_index) + weight * auxiliary

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from fewshift.core.kernels import centred, rbf_gram
 from fewshift.errors import FewshiftError
+from fewshift.training.refusals import above_zero
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,7 @@ class Distillation:
         for name, horizon in {**self.horizons, "default": self.default_horizon}.items():
             if horizon < 1:
                 raise FewshiftError(f"distillation: the horizon of {name} is {horizon}: give 1 step or more")
-        if not 0 < self.temperature < inf:
-            raise FewshiftError(f"distillation: the temperature is {self.temperature}: give more than 0")
+        above_zero("distillation: the temperature", self.temperature)
 
     def weight(self, domain: str, step: int) -> float:
         """w_k(t)·lambda_k = max(0, 1 - t / T_k)·lambda_k; 0 means that the teacher need not be asked."""

@@ -31,7 +31,7 @@ from fewshift.nets.resnet import ResNet18
 from fewshift.nets.tensor_file import join, part
 from fewshift.progress import Track, silent
 from fewshift.training.augment import Augmentation
-from fewshift.training.checkpoint import identity_of, learner_tensors, restore_learner
+from fewshift.training.checkpoint import Kept, identity_of
 from fewshift.training.cosine_heads import class_means, random_rows
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.domain_sets import domain_sets
@@ -78,7 +78,7 @@ class TrainedTemplate:
     outcome: Outcome
 
 
-class TemplateLearner:
+class TemplateLearner(Kept):
     """Convolutions for all domains; FiLM and a slice of the head for each."""
 
     kind, unit = "flute", "images"
@@ -128,6 +128,7 @@ class TemplateLearner:
             momentum=settings.momentum,
         )
         self.weights = {f"{g}/{n}": w for g, group in self.groups.items() for n, w in group.items()}
+        self.parts, self.moved_by = {"weights": self.weights}, {"optimizer": (self.optimizer, self.weights)}
         self.template = Backbone(first.net, self.frozen, FilmSites(tuple(films)))
         self.own = by_own_moments(self.template)
         owners = torch.repeat_interleave(torch.arange(len(classes)), torch.tensor(classes))
@@ -186,14 +187,6 @@ class TemplateLearner:
             return accuracy(cosine_logits(settled(film, query.images), centres), query.labels)
 
         return by_domain(self.checked_on, accuracy_of, self.device, self.team)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All weights and what the optimizer remembers of them."""
-        return learner_tensors("weights", self.weights, self.optimizer)
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Return to a state that `tensors` gave."""
-        restore_learner(tensors, "weights", self.weights, self.optimizer)
 
 
 def train_template(

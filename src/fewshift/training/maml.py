@@ -30,7 +30,7 @@ from fewshift.training.checkpoint import identity_of
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.loop import Outcome, Validation, Watch, run
 from fewshift.training.named import owned
-from fewshift.training.task_learner import Judged, TaskLearner, TaskSettings
+from fewshift.training.task_learner import EpisodeLearner, Judged, TaskSettings
 from fewshift.training.tasks import TaskSource
 from fewshift.training.validation import by_domain
 from fewshift.types import Address, Episode, TaskParams
@@ -139,12 +139,13 @@ def task_judge(learned: Mapping[str, Tensor], meta: MetaLearned) -> Callable[[Ep
         )
         logits = net.query_logits(weights, trajectory.params, episode)
         loss = F.cross_entropy(logits, episode.query.labels)
-        return Judged(loss, logits, {"support_loss": trajectory.losses[0]})
+        right = accuracy(logits.detach(), episode.query.labels)
+        return Judged(loss, {"accuracy": right, "support_loss": trajectory.losses[0]})
 
     return judge
 
 
-class MamlLearner(TaskLearner):
+class MamlLearner(EpisodeLearner):
     """Weights and rule by Adam, the rate falling in steps."""
 
     def __init__(self, backbone: Backbone, tasks: TaskSource, settings: MamlSettings, team: Team) -> None:

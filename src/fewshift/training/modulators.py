@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from fewshift.core.losses import accuracy
 from fewshift.core.mahalanobis import class_gaussians, mahalanobis_logits
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.film import block_norms, channels, film_backbone
@@ -26,7 +27,7 @@ from fewshift.progress import Track, silent
 from fewshift.training.checkpoint import identity_of
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.loop import Outcome, Watch, run
-from fewshift.training.task_learner import Judged, TaskLearner, TaskSettings
+from fewshift.training.task_learner import EpisodeLearner, Judged, TaskSettings
 from fewshift.training.tasks import Sampling, TaskSource
 from fewshift.types import Episode
 
@@ -77,13 +78,13 @@ def task_judge(
         entropy = F.cross_entropy(logits, query.labels)
         loss = entropy * len(query.labels) / settings.tasks_per_update
         loss = loss + settings.penalty * gain_penalty(modulator)
+        numbers = {"accuracy": accuracy(logits.detach(), query.labels), "cross_entropy": entropy}
         if found.domain_logits is None:
-            return Judged(loss, logits, {"cross_entropy": entropy})
+            return Judged(loss, numbers)
         place = domains.index(episode.domain)
         gate = -found.domain_logits.log_softmax(dim=-1)[place]
         right = (found.domain_logits.argmax() == place).to(gate.dtype)
-        numbers = {"cross_entropy": entropy, "gate": gate, "domain_accuracy": right}
-        return Judged(loss + settings.gate * gate, logits, numbers)
+        return Judged(loss + settings.gate * gate, {**numbers, "gate": gate, "domain_accuracy": right})
 
     return judge
 
@@ -105,7 +106,7 @@ def train_modulator(
     modulator.to(backbone.device).train()
     judge = task_judge(film_backbone(backbone), modulator, tasks.domains, settings)
     numbers = ("cross_entropy",) if which == "cnaps" else ("cross_entropy", "gate", "domain_accuracy")
-    learner = TaskLearner(which, dict(modulator.named_parameters()), judge, numbers, tasks, settings, team)
+    learner = EpisodeLearner(which, dict(modulator.named_parameters()), judge, numbers, tasks, settings, team)
     identity = identity_of(settings, "updates", tasks=tasks.identity(), backbone=backbone.fingerprint())
     outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     learned = part(outcome.checkpoint().tensors, "weights")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -12,8 +12,8 @@ from fewshift.core.precond import design_named, initial_preconditioners
 from fewshift.core.spectrum import largest_eigenvalue_estimate, sharpest_and_non_pd
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.choice import choose_engine
-from fewshift.nets.tensor_file import join, part
-from fewshift.training.checkpoint import copy_into, restore_optimizers, tensors_of_optimizers
+from fewshift.nets.tensor_file import join
+from fewshift.training.checkpoint import Kept
 from fewshift.training.distributed import Team
 from fewshift.training.loop import Metrics, Validation
 from fewshift.training.metagradients import Job, MetaGradients, only_finite
@@ -25,7 +25,7 @@ from fewshift.training.validation import adapted_accuracy, by_domain
 from fewshift.types import Address, Preconditioner, TaskParams
 
 
-class PreconditionerLearner:
+class PreconditionerLearner(Kept):
     """M_1 .. M_K, each moved by the tasks of its own domain only.
 
     A domain without a task in an update keeps its M and its momentum as they are; with `stratified` tasks
@@ -63,20 +63,19 @@ class PreconditionerLearner:
         own = zeros(self.start) if common else self.start
         self.starts = {domain: owned(own) for domain in tasks.domains if settings.train_starts}
         self.design = design_named(settings.design)
-        named = self._named()
-        self.names = {what: list(tensors) for what, tensors in named.items()}
+        self.parts = {"roots": join(self.roots), "starts": join(self.starts), "common": self.common}
         self.optimizers: dict[str, torch.optim.Optimizer] = {
             "roots": torch.optim.SGD(
-                list(named["roots"].values()),
+                list(self.parts["roots"].values()),
                 lr=settings.rate,
                 momentum=settings.momentum,
                 weight_decay=settings.weight_decay,
             )
         }
-        if settings.train_starts:
-            for what in ("starts", "common") if common else ("starts",):
-                values = list(named[what].values())
+        for what in ("starts", "common"):
+            if values := list(self.parts[what].values()):
                 self.optimizers[what] = torch.optim.Adam(values, lr=settings.start_rate)
+        self.moved_by = {f"optimizer of {w}": (rule, self.parts[w]) for w, rule in self.optimizers.items()}
 
     def update(self, step: int) -> Metrics:
         """Lines 6 to 12 of Algorithm 1: the mean over a batch of tasks, one optimizer step."""
@@ -134,16 +133,6 @@ class PreconditionerLearner:
             return adapted_accuracy(self.engine, episode, start, matrix, rates, settings.validation_steps)
 
         return by_domain(self.checked_on, accuracy_of, self.device, self.team)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Roots, starts and what the optimizers remember of them."""
-        return join({**self._named(), **tensors_of_optimizers(self.optimizers, self.names)})
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Return to a state that `tensors` gave."""
-        for what, own in self._named().items():
-            copy_into(own, part(tensors, what))
-        restore_optimizers(self.optimizers, self.names, tensors)
 
     def _rate(self, step: int) -> float:
         return cosine_restarts(self.settings.rate, step, self.settings.period)
@@ -213,6 +202,3 @@ class PreconditionerLearner:
             return {"largest_eigenvalue": torch.stack(values).max()}
         largest, share = sharpest_and_non_pd(stacks)
         return {"largest_eigenvalue": largest, "non_pd_rate": share}
-
-    def _named(self) -> dict[str, dict[str, Tensor]]:
-        return {"roots": join(self.roots), "starts": join(self.starts), "common": self.common}

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fewshift.core.losses import accuracy
 from fewshift.core.urt import initial_selector, selector_loss
 from fewshift.data.protocol import VARYING, Protocol
 from fewshift.data.resident import ResidentDomain
@@ -24,7 +25,7 @@ from fewshift.training.checkpoint import identity_of
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.loop import Outcome, Watch, run
 from fewshift.training.named import fingerprint
-from fewshift.training.task_learner import Judged, TaskLearner, TaskSettings
+from fewshift.training.task_learner import EpisodeLearner, Judged, TaskSettings
 from fewshift.training.tasks import ResidentTasks
 from fewshift.types import Episode
 
@@ -104,9 +105,11 @@ def train_selector(
         entropy, apart, logits = selector_loss(
             weights, support.images, support.labels, episode.task.way, query.images, query.labels
         )
-        return Judged(entropy + settings.penalty * apart, logits, {"cross_entropy": entropy, "apart": apart})
+        right = accuracy(logits.detach(), query.labels)
+        numbers = {"accuracy": right, "cross_entropy": entropy, "apart": apart}
+        return Judged(entropy + settings.penalty * apart, numbers)
 
-    learner = TaskLearner("selector", weights, judge, ("cross_entropy", "apart"), tasks, settings, team)
+    learner = EpisodeLearner("selector", weights, judge, ("cross_entropy", "apart"), tasks, settings, team)
     frozen = {d: b.frozen for d, b in zip(extractors.domains, extractors.backbones, strict=True)}
     identity = identity_of(settings, "updates", tasks=tasks.identity(), extractors=fingerprint(frozen))
     outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from fewshift.errors import FewshiftError
-from fewshift.nets.tensor_file import join, part
-from fewshift.training.checkpoint import copy_into, optimizer_tensors, restore_optimizer
 from fewshift.training.distill import Distillation, Teacher, feature_loss, new_adaptor, prediction_loss
 from fewshift.training.schedule import cosine_restarts, take_step
 
@@ -90,19 +88,6 @@ class Students:
         """Move the adaptors along the gradients that were put into them."""
         if self.optimizer is not None:
             take_step(self.optimizer, cosine_restarts(self.settings.adaptor_rate, step, period))
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The adaptors and what Adam remembers of them."""
-        if self.optimizer is None:
-            return {}
-        kept = optimizer_tensors(self.optimizer, list(self.weights))
-        return join({"adaptors": self.weights, "optimizer": kept})
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Return to a state that `tensors` gave."""
-        copy_into(self.weights, part(tensors, "adaptors"))
-        if self.optimizer is not None:
-            restore_optimizer(self.optimizer, list(self.weights), part(tensors, "optimizer"))
 
 
 def _still(module: M, device: torch.device) -> M:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
 import torch
 
@@ -16,6 +16,7 @@ from fewshift.data.protocol import Protocol as EpisodeProtocol
 from fewshift.data.random import keyed_stream
 from fewshift.data.spec import Spec
 from fewshift.errors import DataError, FewshiftError
+from fewshift.training.refusals import above_zero, at_least
 from fewshift.types import Address, Episode, Split
 
 Sampling: TypeAlias = Literal["stratified", "uniform"]
@@ -164,28 +165,24 @@ class AroundTasks:
         self.tasks.check(domain, split)
 
 
-class TaskChoice(Protocol):
-    """The settings that say which tasks a step learns from."""
+@dataclass(frozen=True, kw_only=True)
+class TaskChoice:
+    """How far a run on tasks goes, which tasks it learns from and which ones it is validated on."""
 
-    @property
-    def seed(self) -> int:
-        """Decides the tasks."""
-        ...
+    stage: ClassVar[str] = "training"
 
-    @property
-    def split(self) -> Split:
-        """Whose classes they are made of."""
-        ...
+    updates: int
+    tasks_per_update: int
+    rate: float
+    sampling: Sampling = "stratified"
+    split: Split = "train"  # whose classes the tasks are made of
+    validation_split: Split = "valid"
+    validation_tasks: int  # per domain; 0 for no validation
+    seed: int = 0
 
-    @property
-    def tasks_per_update(self) -> int:
-        """How many there are a step."""
-        ...
-
-    @property
-    def sampling(self) -> Sampling:
-        """How their domains are chosen."""
-        ...
+    def __post_init__(self) -> None:
+        at_least(1, f"{self.stage}: ", self, "updates", "tasks_per_update")
+        above_zero(f"{self.stage}: the rate", self.rate)
 
 
 def chosen_tasks(stage: str, settings: TaskChoice, domains: Sequence[str], step: int) -> list[Address]:
