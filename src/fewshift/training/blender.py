@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewshift.data.resident import ResidentDomain
-from fewshift.errors import FewshiftError
 from fewshift.nets.set_encoder import DatasetClassifier
 from fewshift.nets.tensor_file import part
 from fewshift.progress import Track, silent
@@ -26,6 +25,7 @@ from fewshift.training.distributed import ALONE, Team
 from fewshift.training.domain_sets import Sets, domain_sets
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import length
+from fewshift.training.refusals import at_least
 from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.tasks import ResidentTasks
 
@@ -47,11 +47,8 @@ class BlenderSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("updates", "sets_per_update", "set_size", "period", "code"):
-            if getattr(self, name) < 1:
-                raise FewshiftError(
-                    f"train flute: the blender's {name} is {getattr(self, name)}: give 1 or more"
-                )
+        counts = ("updates", "sets_per_update", "set_size", "period", "code")
+        at_least(1, "train flute: the blender's ", self, *counts)
 
 
 @dataclass(frozen=True)

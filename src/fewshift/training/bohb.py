@@ -129,7 +129,7 @@ def train_bohb(
                 folder / f"{number:03d}-{settings.updates}",
                 protocol=protocol,
                 watch=replace(watch or Watch(log_every=50), validate_every=None),
-                resume=resume,
+                resume=resume or number in found,  # of few updates two shares may be the same run
                 track=track,
                 team=team,
             )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -37,6 +36,7 @@ from fewshift.training.distributed import ALONE, Team
 from fewshift.training.domain_sets import domain_sets
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import length
+from fewshift.training.refusals import above_zero, at_least
 from fewshift.training.schedule import cosine_doubling, take_step
 from fewshift.training.tasks import ResidentTasks, validation_addresses
 from fewshift.training.validation import by_domain
@@ -63,11 +63,8 @@ class TemplateSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("updates", "sets_per_update", "set_size", "period"):
-            if getattr(self, name) < 1:
-                raise FewshiftError(f"train flute: {name} is {getattr(self, name)}: give 1 or more")
-        if not 0 < self.rate < inf:
-            raise FewshiftError(f"train flute: the rate is {self.rate}: give more than 0")
+        at_least(1, "train flute: ", self, "updates", "sets_per_update", "set_size", "period")
+        above_zero("train flute: the rate", self.rate)
 
 
 @dataclass(frozen=True)
