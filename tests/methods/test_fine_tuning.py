@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewshift.core.adam import Adam
 from fewshift.core.descent import Trajectory
 from fewshift.core.pseudo_query import shift, vary
+from fewshift.core.updates import Adam
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.contract_bench import Bench
 from fewshift.methods import METHODS, fine_tune, ncc, norm_tune

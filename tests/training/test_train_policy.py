@@ -86,7 +86,7 @@ def test_a_trial_moves_the_adapters_that_there_are_and_is_the_same_on_every_engi
 ) -> None:
     counts = {site: place % 4 for place, site in enumerate(network.sites[:-1])}
     features = lambda embed, episode: embed(episode.query.images)  # noqa: E731
-    monkeypatch.setattr("fewshift.training.policy.centroid_accuracy", features)
+    monkeypatch.setattr("fewshift.training.validation.centroid_accuracy", features)
     engines = (PlainEngine(network), FoldedEngine(network), GraphEngine(network, captured=False))
     plain, folded, graph = (tried(engine, episode_of(tasks), counts, (0.5, 0.0), 3) for engine in engines)
     torch.testing.assert_close(folded, plain, rtol=1e-3, atol=1e-4)

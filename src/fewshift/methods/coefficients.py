@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,13 +15,8 @@ from fewshift.nets.feature_classifier import FeatureClassifier
 from fewshift.nets.last_map import features_below
 from fewshift.nets.set_encoder import DatasetClassifier
 
-
-class Coefficients(Protocol):
-    """Support images to coefficients over the training domains, or None where that is not known."""
-
-    def __call__(self, images: Tensor) -> Tensor | None:  # (n, 3, h, w) -> (k,)
-        """The coefficients of a support set."""
-        ...
+# Support images to coefficients (k,) over the training domains, or None where that is not known.
+Coefficients: TypeAlias = Callable[[Tensor], Tensor | None]
 
 
 def no_coefficients(images: Tensor) -> None:

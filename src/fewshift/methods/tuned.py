@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewshift.core.adam import Adam
 from fewshift.core.descent import Trajectory
 from fewshift.core.losses import accuracy
+from fewshift.core.updates import Adam
 from fewshift.methods.descent import rounded
 from fewshift.methods.task import centroid_classifier
 from fewshift.nets.tuning import Copies, Rule, Tuning

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -48,13 +47,6 @@ class Distillation:
         """w_k(t)·lambda_k = max(0, 1 - t / T_k)·lambda_k; 0 means that the teacher need not be asked."""
         horizon = self.horizons.get(domain, self.default_horizon)
         return max(0.0, 1 - step / horizon) * self.weights.get(domain, self.default_weight)
-
-
-def new_adaptor(dim: int, teacher_dim: int, generator: torch.Generator) -> nn.Linear:
-    """A_k: the map without bias from the student's features to the teacher's, Xavier-normal."""
-    adaptor = nn.Linear(dim, teacher_dim, bias=False)
-    nn.init.xavier_normal_(adaptor.weight, generator=generator)
-    return adaptor
 
 
 def feature_loss(adapted: Tensor, teacher: Tensor) -> Tensor:  # (n, d), (n, e) -> ()

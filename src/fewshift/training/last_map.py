@@ -16,6 +16,7 @@ from torch import Tensor
 from fewshift.core.precond import DomainPreconditioners, init_root, low_rank
 from fewshift.core.spectrum import largest_eigenvalue_estimate
 from fewshift.core.starts import DomainStarts, LowRankStarts, shortened
+from fewshift.core.updates import Preconditioned
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.last_map import LastMapEngine, why_not_last_only
@@ -113,9 +114,12 @@ class LastMapLearner(Kept):
 
         def accuracy_of(address: Address) -> Tensor:
             root, own = (self.learned[name][address.domain].detach() for name in OF_DOMAINS)
-            start, matrix = {self.site: self._shared() + own}, {self.site: low_rank(root)}
+            start, rule = (
+                {self.site: self._shared() + own},
+                Preconditioned({self.site: low_rank(root)}, rates),
+            )
             episode = self.tasks.episode(address)
-            return adapted_accuracy(self.engine, episode, start, matrix, rates, settings.validation_steps)
+            return adapted_accuracy(self.engine, episode, start, rule, settings.validation_steps)
 
         return by_domain(self.checked_on, accuracy_of, self.device, self.team)
 

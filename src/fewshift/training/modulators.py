@@ -26,8 +26,8 @@ from fewshift.nets.tensor_file import part
 from fewshift.progress import Track, silent
 from fewshift.training.checkpoint import identity_of
 from fewshift.training.distributed import ALONE, Team
-from fewshift.training.loop import Outcome, Watch, run
-from fewshift.training.task_learner import EpisodeLearner, Judged, TaskSettings
+from fewshift.training.loop import Watch, run
+from fewshift.training.task_learner import EpisodeLearner, Judged, TaskSettings, TrainedPart
 from fewshift.training.tasks import Sampling, TaskSource
 from fewshift.types import Episode
 
@@ -46,14 +46,6 @@ class ModulatorSettings(TaskSettings):
     code: int = CODE  # numbers in a set's code, filters of the encoder
     penalty: float = 1e-3  # on the squared gains
     gate: float = 0.1  # weight of the gate's cross-entropy; only tri-M has a gate
-
-
-@dataclass(frozen=True)
-class TrainedModulator:
-    """What a run gives, on the CPU."""
-
-    part: Part
-    outcome: Outcome
 
 
 def new_modulator(which: Which, backbone: Backbone, domains: int, code: int, seed: int) -> nn.Module:
@@ -100,7 +92,7 @@ def train_modulator(
     resume: bool = False,
     track: Track = silent,
     team: Team = ALONE,
-) -> TrainedModulator:
+) -> TrainedPart:
     """Meta-train Simple CNAPS's (`cnaps`) or tri-M's (`trim`) hyper-network for a frozen backbone."""
     modulator = new_modulator(which, backbone, len(tasks.domains), settings.code, settings.seed)
     modulator.to(backbone.device).train()
@@ -110,4 +102,4 @@ def train_modulator(
     identity = identity_of(settings, "updates", tasks=tasks.identity(), backbone=backbone.fingerprint())
     outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     learned = part(outcome.checkpoint().tensors, "weights")
-    return TrainedModulator(Part(learned, {"code": settings.code, "domains": list(tasks.domains)}), outcome)
+    return TrainedPart(Part(learned, {"code": settings.code, "domains": list(tasks.domains)}), outcome)

@@ -36,7 +36,7 @@ from fewshift.training.loop import Outcome, Validation, Watch, run
 from fewshift.training.refusals import above_zero, at_least
 from fewshift.training.task_learner import Judged, TaskLearner
 from fewshift.training.tasks import TaskChoice, TaskSource
-from fewshift.training.validation import by_domain, centroid_accuracy
+from fewshift.training.validation import adapted_accuracy, by_domain
 from fewshift.types import Address, Episode
 
 NUMBERS = ("reward", "accuracy", "sampled_accuracy", "own_loss", "entropy", "adapters_per_site")
@@ -79,8 +79,7 @@ def tried(
     """The query accuracy after steps under a configuration, at rates of the adapters and the last map."""
     start = configured(engine, engine.backbone.init(), counts)
     rule = collapsed_adadelta(start, site_rates(start, *rates, engine.backbone.sites[-1]), counts)
-    params = engine.adapt(episode.task, start, rule, steps).params
-    return centroid_accuracy(lambda images: engine.embed(params, images), episode)
+    return adapted_accuracy(engine, episode, start, rule, steps)
 
 
 def reinforce_loss(

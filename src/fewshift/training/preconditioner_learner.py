@@ -10,6 +10,7 @@ from torch import Tensor
 from fewshift.core.metagrad import root_gradients
 from fewshift.core.precond import design_named, initial_preconditioners
 from fewshift.core.spectrum import largest_eigenvalue_estimate, sharpest_and_non_pd
+from fewshift.core.updates import Preconditioned
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.tensor_file import join
@@ -128,9 +129,9 @@ class PreconditionerLearner(Kept):
         matrices = self._preconditioners(self.tasks.domains)
 
         def accuracy_of(address: Address) -> Tensor:
-            start, matrix = self._start_of(address.domain), matrices[address.domain]
+            start, rule = self._start_of(address.domain), Preconditioned(matrices[address.domain], rates)
             episode = self.tasks.episode(address)
-            return adapted_accuracy(self.engine, episode, start, matrix, rates, settings.validation_steps)
+            return adapted_accuracy(self.engine, episode, start, rule, settings.validation_steps)
 
         return by_domain(self.checked_on, accuracy_of, self.device, self.team)
 

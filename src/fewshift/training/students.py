@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from fewshift.errors import FewshiftError
-from fewshift.training.distill import Distillation, Teacher, feature_loss, new_adaptor, prediction_loss
+from fewshift.training.distill import Distillation, Teacher, feature_loss, prediction_loss
 from fewshift.training.schedule import cosine_restarts, take_step
 
 M = TypeVar("M", bound=nn.Module)
 
 
 class Students:
-    """Adaptors A_k with their own optimizer. They are thrown away after training."""
+    """Adaptors A_k from the student's to a teacher's features, and their own optimizer; they are not kept."""
 
     def __init__(
         self,
@@ -42,7 +42,8 @@ class Students:
                     f"the teacher of {domain} tells {teacher.head.out_features} classes apart and the domain "
                     f"has {classes[domain]} TRAIN classes: train the teacher on the same data"
                 )
-            adaptor = new_adaptor(dim, teacher.head.in_features, generator)
+            adaptor = nn.Linear(dim, teacher.head.in_features, bias=False)
+            nn.init.xavier_normal_(adaptor.weight, generator=generator)
             self.adaptors[domain] = adaptor.to(device)
             self.teachers[domain] = Teacher(_still(teacher.net, device), _still(teacher.head, device))
         self.weights = {domain: adaptor.weight for domain, adaptor in self.adaptors.items()}

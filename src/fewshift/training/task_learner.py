@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from fewshift.data.random import keyed_stream
+from fewshift.nets.kit import Part
 from fewshift.training.checkpoint import Kept
 from fewshift.training.distributed import Team
-from fewshift.training.loop import Metrics, Validation
+from fewshift.training.loop import Metrics, Outcome, Validation
 from fewshift.training.named import add_where, length, zeros
 from fewshift.training.refusals import at_least
 from fewshift.training.schedule import cosine_restarts, take_step
@@ -119,6 +120,14 @@ class TaskSettings(TaskChoice):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(1, f"{self.stage}: ", self, "period")
+
+
+@dataclass(frozen=True)
+class TrainedPart:
+    """What a run gives that learns a part of a kit, on the CPU."""
+
+    part: Part
+    outcome: Outcome
 
 
 class EpisodeLearner(TaskLearner):
