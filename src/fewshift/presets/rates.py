@@ -157,10 +157,11 @@ def choose_rates(
     shares: dict[str, dict[str, dict[str, float]]] = {}
     tried: dict[str, dict[str, list[list[float]]]] = {}
     known = {} if known is None else known
-    for name, method in _built(kit, engine, methods).items():
+    for method in _built(kit, engine, methods):
+        name = method.name
         pairs[name], tried[name] = {}, {}
         for kind, tasks in (("seen", seen), ("unseen", unseen)):
-            tuned = _tune(kit, method, name, kind, tasks, grid or Grid(), track, known)
+            tuned = _tune(kit, method, kind, tasks, grid or Grid(), track, known)
             pairs[name][kind] = [tuned.best.adapters, tuned.best.last]
             for axis, (what, having) in SHARES.items():
                 if name in having:
@@ -170,27 +171,26 @@ def choose_rates(
     return ChosenRates(pairs, shares, threshold, tried)
 
 
-def _built(kit: Kit, engine: Engine, methods: Sequence[str]) -> dict[str, Method]:
+def _built(kit: Kit, engine: Engine, methods: Sequence[str]) -> list[Method]:
     """All of them before the first search: a wrong name must not cost the rates that were found before it."""
     if not methods:
         raise FewshiftError(f"there is no method to choose rates for: give some of {', '.join(TUNABLE)}")
     for name in methods:
         if name not in TUNABLE:
             raise FewshiftError(f"{name} has no rates to choose: give some of {', '.join(TUNABLE)}")
-    return {name: METHODS[name](kit, engine, oracle=True) for name in methods}
+    return [METHODS[name](kit, engine, oracle=True) for name in dict.fromkeys(methods)]
 
 
 def _tune(
     kit: Kit,
     method: Method,
-    name: str,
     kind: str,
     tasks: Sequence[LazyEpisode],
     grid: Grid,
     track: Track,
     known: MutableMapping[Key, float],
 ) -> Tuned:
-    published: BySeen = method.rates  # type: ignore[attr-defined]
+    name, published = method.name, method.rates  # type: ignore[attr-defined]
     begin = kit.info.get("rates", {}).get(name, {}).get(kind, getattr(published, kind))
     axes = [axis for axis, (_, having) in SHARES.items() if name in having]
     if kit.starts is None or kit.starts.base is None:

@@ -29,9 +29,8 @@ from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import fingerprint, length
 from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.settings import BackboneSettings
-from fewshift.training.students import Students
 from fewshift.training.tasks import ResidentTasks, validation_addresses
-from fewshift.training.teachers import check_same_images, images_of
+from fewshift.training.teachers import Students, check_same_images, images_of
 from fewshift.training.validation import by_domain, centroid_accuracy
 
 

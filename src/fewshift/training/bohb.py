@@ -82,11 +82,8 @@ def settings_at(point: Point, base: BackboneSettings, share: float) -> BackboneS
     values, updates = values_at(point), max(1, round(share * base.updates))
     varied = replace(
         base.augmentation,
-        saturation=values["saturation"],
-        contrast=values["contrast"],
-        hue=values["hue"],
+        **{name: values[name] for name in ("saturation", "contrast", "hue", "zoom")},
         pad=round(values["pad"] * base.augmentation.pad),
-        zoom=values["zoom"],
         flip=values["flip"] >= 0.5,
     )
     return replace(

@@ -10,7 +10,7 @@ from torch import Tensor
 from fewshift.core.metagrad import root_gradients
 from fewshift.core.precond import design_named, initial_preconditioners
 from fewshift.core.spectrum import largest_eigenvalue_estimate, sharpest_and_non_pd
-from fewshift.core.updates import Preconditioned
+from fewshift.core.updates import Preconditioned, site_rates
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.tensor_file import join
@@ -124,8 +124,7 @@ class PreconditionerLearner(Kept):
     def validate(self) -> Validation | None:
         """Accuracy after 40 steps with the P of each task's own domain, on VALID tasks."""
         settings = self.settings
-        adapters, last = settings.validation_rates
-        rates = dict.fromkeys(self.start, adapters) | {self.backbone.sites[-1]: last}
+        rates = site_rates(self.start, *settings.validation_rates, self.backbone.sites[-1])
         matrices = self._preconditioners(self.tasks.domains)
 
         def accuracy_of(address: Address) -> Tensor:
@@ -194,10 +193,8 @@ class PreconditionerLearner(Kept):
     @torch.no_grad()
     def _spectrum(self) -> dict[str, Tensor]:
         """The largest eigenvalue; and where a design promises nothing, the share that is not definite."""
-        stacks = [
-            self.design(torch.stack([self.roots[domain][site] for domain in self.roots]))
-            for site in self.start
-        ]
+        of_domains = self.roots.values()
+        stacks = [self.design(torch.stack([roots[site] for roots in of_domains])) for site in self.start]
         if self.settings.design != "free":
             values = [largest_eigenvalue_estimate(stack).max() for stack in stacks]
             return {"largest_eigenvalue": torch.stack(values).max()}
