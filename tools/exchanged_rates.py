@@ -63,7 +63,7 @@ def main(records: Path, kit_name: str) -> None:
             rest = kit.preconditioners, kit.starts, tasks, settings, best_meta_gradients(kit.backbone)
             parts = []
             for judged in ClassifierObjective(net, kit.backbone, *rest)(addresses):
-                by_weight = torch.autograd.grad(judged.objective, weights)
+                by_weight = torch.autograd.grad(judged.loss, weights)
                 parts.append(torch.cat([part.flatten() for part in by_weight]))
             return torch.stack(parts).sum(dim=0)
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from fewshift.core.adam import Adam
 from fewshift.core.descent import descend
+from fewshift.core.updates import Adam
 
 
 def test_it_is_torchs_adam_step_for_step() -> None:

@@ -18,7 +18,6 @@ def test_factors_blend_like_whole_values(coefficients: list[float]) -> None:
     starts, weights = some_starts(), torch.tensor(coefficients, dtype=torch.float64)
     whole = DomainStarts(DOMAINS, starts.values)
     torch.testing.assert_close(starts.blend(weights)["a"], whole.blend(weights)["a"], rtol=0, atol=1e-14)
-    torch.testing.assert_close(starts.of("y")["a"], whole.of("y")["a"], rtol=0, atol=0)
     assert starts.shapes() == whole.shapes() == {"a": torch.Size([4, 5])}
 
 
@@ -34,10 +33,3 @@ def test_shapes_that_do_not_multiply_are_refused() -> None:
     good = some_starts()
     with pytest.raises(FewshiftError, match=r"starting values of a .* do not multiply to \(3, 4, 5\)"):
         LowRankStarts(DOMAINS, good.base, good.left, {"a": good.right["a"][..., :4]})
-
-
-def test_an_unknown_domain_is_named() -> None:
-    with pytest.raises(
-        FewshiftError, match="no starting values for domain 'w': these were trained on x, y, z"
-    ):
-        some_starts().of("w")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fewshift.core.centroids import prototypes
-from fewshift.core.descent import descend
+from fewshift.core.descent import descend, unroll
 from fewshift.core.gap import (
     START,
     DiagonalAdaptive,
@@ -21,7 +21,6 @@ from fewshift.core.gap import (
 from fewshift.core.meta_updates import ElementwiseRates, Generated, ModeProducts
 from fewshift.core.proto_head import BIAS, WEIGHT, head_logits, proto_head
 from fewshift.core.rules import RULES, Shape
-from fewshift.core.unroll import unroll
 from fewshift.core.updates import Preconditioned
 from fewshift.types import TaskParams
 

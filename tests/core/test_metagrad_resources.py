@@ -10,10 +10,10 @@ from tiny_problem import SITES, tiny_features, tiny_problem, tiny_start
 from torch import Tensor
 
 from fewshift.core.coefficients import task_coefficients
+from fewshift.core.descent import unroll
 from fewshift.core.losses import inner_objective, outer_objective, scored_outer_objective
 from fewshift.core.metagrad import MetaGradient, coefficient_gradient, meta_gradient, root_gradients
-from fewshift.core.precond import DESIGNS, initial_preconditioners
-from fewshift.core.unroll import unroll
+from fewshift.core.precond import DESIGNS, blend_sites, initial_preconditioners
 from fewshift.core.updates import Preconditioned
 from fewshift.types import Labelled, Task, TaskParams
 
@@ -162,11 +162,12 @@ def test_nothing_is_read_back_from_the_device(order: int) -> None:
         inner_objective(features, task),
         scored_outer_objective(features, episode),
         start,
-        made.blend(task_coefficients(torch.empty(2, device="meta"))),
+        blend_sites(task_coefficients(torch.empty(2, device="meta")), made.matrices()),
         RATES,
         STEPS,
         order,
     )
     assert coefficient_gradient(found.preconditioner, made.matrices()).shape == (2,)
-    pulled = root_gradients(DESIGNS["gram"], made.roots_of("x"), found.preconditioner)
-    assert all(t.device.type == "meta" for t in [*tensors_of(found), *pulled.values()])
+    roots, pulls = made.roots_of("x"), found.preconditioner
+    pulled = [root_gradients(DESIGNS["gram"], roots[site], pulls[site]) for site in roots]
+    assert all(t.device.type == "meta" for t in [*tensors_of(found), *pulled])

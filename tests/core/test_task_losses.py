@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from tiny_problem import tiny_problem
 
 from fewshift.core.centroids import cosine_logits, prototypes
-from fewshift.core.coefficients import task_coefficients
+from fewshift.core.coefficients import classifier_loss, task_coefficients
 from fewshift.core.losses import (
     accuracy,
     inner_objective,
@@ -13,7 +13,6 @@ from fewshift.core.losses import (
     scored_queries,
     support_loss,
 )
-from fewshift.core.objectives import classifier_loss
 
 
 def by_hand(support: torch.Tensor, labels: torch.Tensor, asked: torch.Tensor, way: int) -> torch.Tensor:

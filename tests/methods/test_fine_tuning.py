@@ -8,15 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewshift.core.adam import Adam
 from fewshift.core.descent import Trajectory
 from fewshift.core.pseudo_query import recolour, shift, vary
+from fewshift.core.updates import Adam
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.contract_bench import Bench
 from fewshift.methods import METHODS, fine_tune, ncc, norm_tune
 from fewshift.methods import tuned as tuned_file
-from fewshift.methods.held_out import place_in_class
-from fewshift.methods.tuned import tuned_at
+from fewshift.methods.tuned import place_in_class, tuned_at
 from fewshift.nets.any_module import backbone_from
 from fewshift.nets.feature_kit import on_features
 from fewshift.nets.kit import Kit

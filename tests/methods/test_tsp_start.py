@@ -54,7 +54,7 @@ def test_a_one_hot_coefficient_starts_at_that_domain_s_values(kit: Kit) -> None:
     starts = moved(kit).starts
     assert starts is not None
     for site, value in starts.blend(torch.tensor([0.0, 1.0])).items():
-        torch.testing.assert_close(value, starts.of("cars")[site])
+        torch.testing.assert_close(value, starts.values[site][1])
 
 
 def test_a_kit_without_starts_names_the_command(kit: Kit) -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fewshift.core.adam import Adam
 from fewshift.core.descent import gradients
 from fewshift.core.losses import inner_objective
+from fewshift.core.updates import Adam
 from fewshift.errors import FewshiftError
 from fewshift.methods.pmf import varied_copies
 from fewshift.methods.tuned import adam_at

@@ -100,6 +100,17 @@ def test_every_trial_is_a_run_that_is_not_repeated(
     assert METHODS["bohb"](load_kit(tmp_path / "bohb.kit")).backbone.fingerprint() == home.fingerprint()  # type: ignore[attr-defined]
 
 
+def test_shares_of_so_few_updates_that_they_are_equal_are_one_run(
+    residents: dict[str, ResidentDomain], tmp_path: Path
+) -> None:
+    base = backbone_settings(updates=3, validation_tasks=1)
+    found = train_bohb(residents, base, tmp_path, configurations=3, protocol=PROTOCOL, watch=WATCH)
+    short, third = found.searched.trials[:3], found.searched.trials[3]
+    assert third.score == short[third.number].score
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name.endswith("-1")) == ["000-1", "001-1", "002-1"]
+    assert found.trained.outcome.step == 3
+
+
 def test_a_run_that_diverges_scores_nothing(
     residents: dict[str, ResidentDomain], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fewshift.core.kernels import rbf_gram
 from fewshift.errors import FewshiftError
 from fewshift.training.distill import Distillation, Teacher, cka_rbf, feature_loss, prediction_loss
-from fewshift.training.students import Students
+from fewshift.training.teachers import Students
 
 
 def features(n: int = 12, d: int = 6, seed: int = 0) -> Tensor:

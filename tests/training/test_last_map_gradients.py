@@ -12,7 +12,7 @@ from fewshift.nets.adapters import adapters_at
 from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.last_map import LastMap
 from fewshift.training.fastest import best_meta_gradients
-from fewshift.training.last_map_gradients import by_features
+from fewshift.training.last_map_descent import by_features
 from fewshift.training.metagradients import Job
 from fewshift.training.settings import InnerLevel
 from fewshift.types import Address, Episode, Labelled, Task

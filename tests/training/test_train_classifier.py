@@ -94,7 +94,7 @@ def test_the_auxiliary_loss_alone_does_not_know_the_domains(backbone: Backbone, 
     """Two learners, one of which is told wrong domains, learn the same."""
 
     class Swapped(ClassifierObjective):
-        def _judge(self, address: Address, *rest: Tensor) -> object:  # type: ignore[override]
+        def _judge(self, address: Address, *rest: object) -> object:  # type: ignore[override]
             other = "grey" if address.domain == "red" else "red"
             return super()._judge(replace(address, domain=other), *rest)
 
@@ -117,7 +117,7 @@ def test_a_kits_file_changes_no_objective(tasks: ResidentTasks, tmp_path: Path) 
     net, losses = DatasetClassifier(len(tasks.domains), 4), []
     for starts in (kit.starts, load_kit(tmp_path / "kit").starts):
         objective = ClassifierObjective(net, backbone, learned, starts, tasks, settings, OneByOne(backbone))
-        losses += [found.numbers[2] for found in objective([Address(3, "grey", "train", 1)])]
+        losses += [found.numbers["auxiliary"] for found in objective([Address(3, "grey", "train", 1)])]
     torch.testing.assert_close(losses[1], losses[0])
 
 
@@ -142,7 +142,7 @@ def test_gradients_equal_finite_differences(tasks: ResidentTasks, with_starts: b
 
     def objective() -> Tensor:
         (judged,) = learner.judged([address])
-        return judged.objective
+        return judged.loss
 
     bias = learner.net.head.bias
     (found,) = torch.autograd.grad(objective(), [bias])

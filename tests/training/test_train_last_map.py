@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fewshift.core.losses import inner_objective, scored_outer_objective
 from fewshift.core.metagrad import coefficient_gradient, meta_gradient, root_gradients
-from fewshift.core.precond import DomainPreconditioners, low_rank
+from fewshift.core.precond import DomainPreconditioners, blend_sites, low_rank
 from fewshift.core.starts import LowRankStarts
 from fewshift.data.arrays import array_domain
 from fewshift.data.cache import build_cache, open_cached
@@ -92,10 +92,10 @@ def test_gradients_equal_those_of_the_definition() -> None:
         INNER.steps,
         order=2,
     )
-    pulled = root_gradients(low_rank, {"last": root.detach()}, wanted.preconditioner)
+    pulled = root_gradients(low_rank, root.detach(), wanted.preconditioner["last"])
     for found, exact in (
         (scored.loss, wanted.loss),
-        (by_root, pulled["last"]),
+        (by_root, pulled),
         (by_start, wanted.start["last"]),
     ):
         torch.testing.assert_close(found.detach(), exact, rtol=0, atol=1e-12)
@@ -120,7 +120,7 @@ def test_the_gradient_of_the_coefficients_equals_that_of_the_definition(
         inner_objective(backbone, episode.task),
         scored_outer_objective(backbone, episode),
         start,
-        preconditioners.blend(weights.detach()),
+        blend_sites(weights.detach(), preconditioners.matrices()),
         {"last": INNER.rate},
         INNER.steps,
         order,
@@ -260,7 +260,7 @@ def test_the_common_start_learns_from_all_domains(whole: Backbone, held: dict[st
     preconditioners, starts = learned_maps(learner, learner.tensors())
     torch.testing.assert_close(starts.base["last"], learner.base + common.detach())
     assert preconditioners.domains == starts.domains == ("red", "grey")
-    cut = starts.of("red")["last"] - learner.base - common.detach()
+    cut = starts.values["last"][0] - learner.base - common.detach()
     assert torch.linalg.matrix_rank(cut, rtol=1e-3) == settings.start_rank
     assert (own["red"].detach() - cut).norm() < own["red"].norm()
 

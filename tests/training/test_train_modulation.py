@@ -16,7 +16,9 @@ from torch import Tensor
 from fewshift.core.centroids import unit
 from fewshift.data.resident import ResidentDomain
 from fewshift.errors import FewshiftError
+from fewshift.methods.modulated import Modulated
 from fewshift.nets.backbone import Backbone
+from fewshift.nets.film import film_backbone
 from fewshift.training import journal
 from fewshift.training.augment import NONE, Augmentation
 from fewshift.training.blender import BlenderLearner, BlenderSettings, train_blender
@@ -180,7 +182,9 @@ def test_a_tasks_loss_is_the_published_sum(net: Backbone, tasks: ResidentTasks, 
     judge = task_judge(replace(net, adapters=_film()), modulator, tasks.domains, MODULATOR)
     episode = tasks.episode(Address(0, "grey", "train", 0))
     judged = judge(episode)
-    entropy = F.cross_entropy(judged.logits, episode.query.labels, reduction="sum")
+    method = Modulated(film_backbone(net), modulator, tasks.domains, which)  # what it is trained for
+    logits = method.adapt(episode.task)(episode.query.images)
+    entropy = F.cross_entropy(logits, episode.query.labels, reduction="sum")
     gains = sum(w.square().sum() for n, w in modulator.named_parameters() if n.endswith(".gain"))
     expected = entropy / 2 + 0.001 * gains
     if which == "trim":

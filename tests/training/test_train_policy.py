@@ -77,7 +77,7 @@ def episode_of(tasks: ResidentTasks) -> Episode:
 
 def test_a_trial_of_nothing_is_the_frozen_network(network: Backbone, tasks: ResidentTasks) -> None:
     none = dict.fromkeys(network.sites[:-1], 0)
-    found = tried(FoldedEngine(network), episode_of(tasks), none, 0.5, 3)
+    found = tried(FoldedEngine(network), episode_of(tasks), none, (0.5, 0.0), 3)
     assert found == centroid_accuracy(network.embed, episode_of(tasks))
 
 
@@ -86,9 +86,9 @@ def test_a_trial_moves_the_adapters_that_there_are_and_is_the_same_on_every_engi
 ) -> None:
     counts = {site: place % 4 for place, site in enumerate(network.sites[:-1])}
     features = lambda embed, episode: embed(episode.query.images)  # noqa: E731
-    monkeypatch.setattr("fewshift.training.policy.centroid_accuracy", features)
+    monkeypatch.setattr("fewshift.training.validation.centroid_accuracy", features)
     engines = (PlainEngine(network), FoldedEngine(network), GraphEngine(network, captured=False))
-    plain, folded, graph = (tried(engine, episode_of(tasks), counts, 0.5, 3) for engine in engines)
+    plain, folded, graph = (tried(engine, episode_of(tasks), counts, (0.5, 0.0), 3) for engine in engines)
     torch.testing.assert_close(folded, plain, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(graph, plain, rtol=1e-3, atol=1e-4)
     assert not torch.allclose(plain, network.embed(episode_of(tasks).query.images), atol=1e-2)
@@ -100,12 +100,12 @@ def test_its_own_adapters_learn_where_sampling_brings_nothing(
     learner = PolicyLearner(network, tasks, policy_settings(tasks_per_update=1), ALONE)
     monkeypatch.setattr(learner, "_tried", lambda episode, counts: torch.tensor(0.5))
     address = task_addresses("policy", 0, tasks.domains, "train", 0, 1, "stratified")[0]
-    objective, numbers = learner._judged(address)
-    assert numbers[1] == 0
+    (judged,) = learner.judged([address])
+    assert judged.numbers["reward"] == 0
     episode = tasks.episode(address)
     decision = learner.policy(network, episode.task)
     own = support_loss(decision.features, episode.task.support.labels, episode.task.way)
-    torch.testing.assert_close(objective, own)
+    torch.testing.assert_close(judged.loss, own)
 
 
 def test_a_run_in_two_parts_is_the_run_in_one(

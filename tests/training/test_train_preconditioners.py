@@ -162,7 +162,7 @@ def test_starting_values_can_be_learned(backbone: Backbone, tasks: ResidentTasks
     found = train_preconditioners(backbone, tasks, settings, tmp_path, watch=WATCH)
     assert found.starts is not None
     assert found.starts.domains == ("red", "grey")
-    assert not torch.equal(found.starts.of("red")["last"], learner.start["last"])
+    assert not torch.equal(found.starts.values["last"][0], learner.start["last"])
     assert (
         train_preconditioners(
             backbone, tasks, preconditioner_settings(updates=1), tmp_path / "other", watch=WATCH

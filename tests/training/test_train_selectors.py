@@ -11,6 +11,7 @@ from patterns import PROTOCOL, WATCH, tiny_backbone
 from torch import Tensor
 
 from fewshift.core.centroids import unit
+from fewshift.core.losses import accuracy
 from fewshift.core.selection import extractor_centres
 from fewshift.core.urt import attention
 from fewshift.data.resident import ResidentDomain
@@ -22,7 +23,7 @@ from fewshift.training.checkpoint import load_checkpoint
 from fewshift.training.distributed import ALONE
 from fewshift.training.loop import LAST, LOG
 from fewshift.training.selector import SelectorSettings, train_selector, with_features
-from fewshift.training.task_learner import Judged, TaskLearner, TaskSettings
+from fewshift.training.task_learner import EpisodeLearner, Judged, TaskSettings
 from fewshift.training.tasks import ResidentTasks
 from fewshift.types import Address, Episode
 
@@ -41,7 +42,7 @@ def test_features_are_gathered_like_images(
     residents: dict[str, ResidentDomain], extractors: Extractors, tasks: ResidentTasks
 ) -> None:
     held = ResidentTasks({n: with_features(d, extractors) for n, d in residents.items()}, PROTOCOL)
-    learner = TaskLearner("x", {"w": torch.zeros(1)}, lambda e: None, (), held, SETTINGS, ALONE)  # type: ignore[arg-type, return-value]
+    learner = EpisodeLearner("x", {"w": torch.zeros(1)}, lambda e: None, (), held, SETTINGS, ALONE)  # type: ignore[arg-type, return-value]
     for address in learner.addresses(0):
         images, features = tasks.episode(address), held.episode(address)
         expected = unit(extractors.backbones[0].embed(images.task.support.images))
@@ -108,7 +109,7 @@ def constant_judge(weights: dict[str, Tensor], bad: set[int]) -> tuple[list[str]
         met.append(episode.domain)
         factor = float("nan") if len(met) - 1 in bad else 1.0
         logits = torch.nn.functional.one_hot(episode.query.labels, episode.task.way).float()
-        return Judged(weights["w"].sum() * factor, logits, {})
+        return Judged(weights["w"].sum() * factor, {"accuracy": accuracy(logits, episode.query.labels)})
 
     return met, judge
 
@@ -117,7 +118,7 @@ def test_tasks_that_are_not_finite_are_left_out_and_counted(tasks: ResidentTasks
     weights = {"w": torch.ones(2, requires_grad=True)}
     _, judge = constant_judge(weights, {1})
     settings = TaskSettings(updates=1, tasks_per_update=3, rate=0.1)
-    learner = TaskLearner("x", weights, judge, (), tasks, settings, ALONE)  # type: ignore[arg-type]
+    learner = EpisodeLearner("x", weights, judge, (), tasks, settings, ALONE)  # type: ignore[arg-type]
     found = learner.update(0)
     assert float(found["skipped"]) == 1
     assert float(found["loss"]) == 2
@@ -128,7 +129,7 @@ def test_tasks_that_are_not_finite_are_left_out_and_counted(tasks: ResidentTasks
 def test_a_favourite_gives_half_of_the_tasks(tasks: ResidentTasks) -> None:
     weights = {"w": torch.ones(2, requires_grad=True)}
     settings = TaskSettings(updates=1, tasks_per_update=1, rate=0.1, favourite="grey")
-    learner = TaskLearner("x", weights, lambda e: None, (), tasks, settings, ALONE)  # type: ignore[arg-type, return-value]
+    learner = EpisodeLearner("x", weights, lambda e: None, (), tasks, settings, ALONE)  # type: ignore[arg-type, return-value]
     drawn = [learner.addresses(step)[0] for step in range(200)]
     assert 75 < sum(address.domain == "grey" for address in drawn) < 125
     assert len({address.index for address in drawn}) == 200

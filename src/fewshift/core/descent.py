@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -80,4 +81,26 @@ def descend_along(
         if found:  # rules that step all sites in one call refuse to step none
             with torch.no_grad():
                 params, state = update.step(params, found, state)
+    return Trajectory(params, torch.stack(losses) if losses else torch.empty(0))
+
+
+def unroll(
+    objective: Callable[[TaskParams], Tensor],
+    params: TaskParams,
+    update: Update[State],
+    steps: int,
+    order: Literal[1, 2] = 1,
+) -> Trajectory:
+    """The same with a graph, for rules whose learned parts enter their steps in ways of their own.
+
+    The result can be differentiated in the start and in the rule's parts. Order 1 takes the inner gradients
+    as constants: each step adds to the graph what the rule computes from them and nothing of the network.
+    Order 2 is exact, in memory that grows with the steps.
+    """
+    state, losses = update.init(params), []
+    for _ in range(steps):
+        seen = detached(params) if order == 1 else params
+        loss, found = gradients(objective, seen, create_graph=order == 2)
+        params, state = update.step(params, found, state)
+        losses.append(loss.detach())
     return Trajectory(params, torch.stack(losses) if losses else torch.empty(0))

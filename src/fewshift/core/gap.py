@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fewshift.core.updates import Memoryless
 from fewshift.types import TaskParams
 
 START = 0.928  # of m: softplus is 1.0006 there, so that training begins at plain descent
@@ -73,19 +74,15 @@ def rescaled(matrix: Tensor, basis: Tensor, scales: Tensor) -> Tensor:  # (m, n)
 
 
 @dataclass(frozen=True)
-class GradientAdaptive:
+class GradientAdaptive(Memoryless):
     """θ ← θ − α·P(G)·G at kernels, plain descent elsewhere."""
 
     logits: Mapping[str, Tensor]  # m: kernel -> (r,), r its short side
     rate: float
     basis: Basis = by_eigenvectors
 
-    def init(self, params: TaskParams) -> None:
-        """Nothing is remembered."""
-        return
-
-    def step(self, params: TaskParams, gradients: TaskParams, state: None) -> tuple[TaskParams, None]:
-        """One step at every site."""
+    def moved(self, params: TaskParams, gradients: TaskParams) -> TaskParams:
+        """The parameters after one step."""
         sites = [site for site in params if site in self.logits]
         matrices = [unfolded(gradients[site]) for site in sites]
         with torch.no_grad():
@@ -93,22 +90,18 @@ class GradientAdaptive:
         moves = dict(gradients)
         for site, matrix, basis in zip(sites, matrices, bases, strict=True):
             moves[site] = rescaled(matrix, basis, factors(self.logits[site])).view_as(gradients[site])
-        return {site: param - self.rate * moves[site] for site, param in params.items()}, None
+        return {site: param - self.rate * moves[site] for site, param in params.items()}
 
 
 @dataclass(frozen=True)
-class DiagonalAdaptive:
+class DiagonalAdaptive(Memoryless):
     """Approximate GAP: θ ← θ − α·diag(softplus(m))·G, on the short side of G; plain descent elsewhere."""
 
     logits: Mapping[str, Tensor]
     rate: float
 
-    def init(self, params: TaskParams) -> None:
-        """Nothing is remembered."""
-        return
-
-    def step(self, params: TaskParams, gradients: TaskParams, state: None) -> tuple[TaskParams, None]:
-        """One step at every site."""
+    def moved(self, params: TaskParams, gradients: TaskParams) -> TaskParams:
+        """The parameters after one step."""
         moved = {}
         for site, param in params.items():
             move = gradients[site]
@@ -117,7 +110,7 @@ class DiagonalAdaptive:
                 scaled = scales[:, None] * matrix if _is_wide(matrix) else matrix * scales
                 move = scaled.view_as(move)
             moved[site] = param - self.rate * move
-        return moved, None
+        return moved
 
 
 def short_side(kernel: Tensor) -> int:

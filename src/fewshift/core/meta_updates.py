@@ -13,11 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fewshift.core.updates import Memoryless
 from fewshift.types import TaskParams
 
 
 @dataclass(frozen=True)
-class ElementwiseRates:
+class ElementwiseRates(Memoryless):
     """Meta-SGD (Li et al. 2017): θ ← θ − A∘G, a rate of either sign for every number.
 
     The head has one for each feature and one for all biases (inferred: the original has a fixed way).
@@ -25,17 +26,13 @@ class ElementwiseRates:
 
     rates: Mapping[str, Tensor]  # site -> a shape that broadcasts to the parameter's
 
-    def init(self, params: TaskParams) -> None:
-        """Nothing is remembered."""
-        return
-
-    def step(self, params: TaskParams, gradients: TaskParams, state: None) -> tuple[TaskParams, None]:
-        """One step at every site."""
-        return {site: param - self.rates[site] * gradients[site] for site, param in params.items()}, None
+    def moved(self, params: TaskParams, gradients: TaskParams) -> TaskParams:
+        """The parameters after one step."""
+        return {site: param - self.rates[site] * gradients[site] for site, param in params.items()}
 
 
 @dataclass(frozen=True)
-class ModeProducts:
+class ModeProducts(Memoryless):
     """Meta-Curvature (Park & Oliva 2019): θ ← θ − α·G, with a learned square matrix along each mode of G.
 
     A kernel has one for its outputs, inputs and filter positions. The head has one for its features and a
@@ -45,13 +42,9 @@ class ModeProducts:
     products: Mapping[str, Tensor]  # `site|outputs`, `site|inputs`, `site|positions`, `site|factor`
     rate: float
 
-    def init(self, params: TaskParams) -> None:
-        """Nothing is remembered."""
-        return
-
-    def step(self, params: TaskParams, gradients: TaskParams, state: None) -> tuple[TaskParams, None]:
-        """One step at every site."""
-        return {site: p - self.rate * self._bent(site, gradients[site]) for site, p in params.items()}, None
+    def moved(self, params: TaskParams, gradients: TaskParams) -> TaskParams:
+        """The parameters after one step."""
+        return {site: p - self.rate * self._bent(site, gradients[site]) for site, p in params.items()}
 
     def _bent(self, site: str, gradient: Tensor) -> Tensor:
         if gradient.ndim == 1:

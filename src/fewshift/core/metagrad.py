@@ -74,7 +74,7 @@ def meta_gradient(
         else:
             summed = {site: summed[site] + found[site] for site in summed}
         with torch.no_grad():
-            params, _ = rule.step(params, found, None)
+            params = rule.moved(params, found)
 
     outer_loss, accuracy, adjoint = _outer(outer, params)
     with torch.no_grad():
@@ -92,14 +92,17 @@ def meta_gradient(
     )
 
 
-def root_gradients(
-    design: Design, roots: Mapping[str, Tensor], pulls: Mapping[str, Tensor]
-) -> dict[str, Tensor]:  # site -> (..., r, m), site -> (..., m, m) -> site -> (..., r, m)
-    """∂L/∂M from D = ∂L/∂P, by the design's own derivative; M(D + Dᵀ) for `gram`.
+def root_gradients(design: Design, roots: Tensor, pulls: Tensor) -> Tensor:  # (..., r, m), (..., m, m)
+    """∂L/∂M (..., r, m) from D = ∂L/∂P, by the design's own derivative; M(D + Dᵀ) for `gram`.
 
     Linear in D: sum D over the tasks of a domain first and call this once per update.
     """
-    return {site: _pulled_back(design, roots[site], pull) for site, pull in pulls.items()}
+    with torch.enable_grad():
+        leaf = roots.detach().requires_grad_()
+        matrices = design(leaf)
+    if not matrices.requires_grad:
+        return torch.zeros_like(roots)
+    return torch.autograd.grad(matrices, leaf, pulls)[0]
 
 
 def coefficient_gradient(pulls: Mapping[str, Tensor], stacks: Mapping[str, Tensor]) -> Tensor:  # -> (K,)
@@ -140,16 +143,15 @@ def _backwards(
         params, found = visited.pop()
         pulls = {site: pulls[site] - rates[site] * (adjoint[site] @ found[site].mT) for site in adjoint}
         if visited or exact_start:
-            direction = {
-                site: rates[site] * _transposed(preconditioner, site, adjoint[site]) for site in adjoint
-            }
+            bent = (
+                adjoint
+                if preconditioner is None
+                else {s: preconditioner[s].mT @ a for s, a in adjoint.items()}
+            )
+            direction = {site: rates[site] * value for site, value in bent.items()}
             product = _hessian_product(inner, params, direction)
             adjoint = {site: adjoint[site] - product[site] for site in adjoint}
     return pulls, adjoint
-
-
-def _transposed(preconditioner: Preconditioner | None, site: str, adjoint: Tensor) -> Tensor:
-    return adjoint if preconditioner is None else preconditioner[site].mT @ adjoint
 
 
 def _hessian_product(
@@ -169,12 +171,3 @@ def _hessian_product(
             materialize_grads=True,
         )
     return dict(zip(leaves, product, strict=True))
-
-
-def _pulled_back(design: Design, roots: Tensor, pull: Tensor) -> Tensor:
-    with torch.enable_grad():
-        leaf = roots.detach().requires_grad_()
-        matrices = design(leaf)
-    if not matrices.requires_grad:
-        return torch.zeros_like(roots)
-    return torch.autograd.grad(matrices, leaf, pull)[0]

@@ -195,10 +195,6 @@ class DomainPreconditioners:
         """P of one domain, as in Eq. 9."""
         return {site: design_named(self.design)(root) for site, root in self.roots_of(domain).items()}
 
-    def blend(self, coefficients: Tensor) -> Preconditioner:  # (K,) -> site -> (m, m)
-        """Eq. 15: the task's preconditioner."""
-        return blend_sites(coefficients, self.matrices())
-
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> DomainPreconditioners:
         """The same on another device, or in another precision."""
         return replace(self, roots={s: r.to(device=device, dtype=dtype) for s, r in self.roots.items()})

@@ -22,11 +22,6 @@ class DomainStarts:
     values: Mapping[str, Tensor]  # site -> (K, m, n)
     base: TaskParams | None = None  # what all domains share, site -> (m, n); None: TSA's values
 
-    def of(self, domain: str) -> TaskParams:
-        """theta_0 of one domain."""
-        k = place(self.domains, domain)
-        return {site: value[k] for site, value in self.values.items()}
-
     def shapes(self) -> dict[str, torch.Size]:  # site -> (m, n)
         """The shape of each site's value."""
         return {site: value.shape[1:] for site, value in self.values.items()}
@@ -69,11 +64,6 @@ class LowRankStarts:
     def values(self) -> dict[str, Tensor]:  # site -> (K, m, n)
         """All of theta_0^k, multiplied out."""
         return {site: self.base[site] + left @ self.right[site] for site, left in self.left.items()}
-
-    def of(self, domain: str) -> TaskParams:
-        """theta_0 of one domain."""
-        k = place(self.domains, domain)
-        return {site: self.base[site] + left[k] @ self.right[site][k] for site, left in self.left.items()}
 
     def shapes(self) -> dict[str, torch.Size]:  # site -> (m, n)
         """The shape of each site's value."""
@@ -138,12 +128,3 @@ def shortened(starts: DomainStarts, base: TaskParams, rank: int) -> LowRankStart
         left[site] = (u[..., :kept] * root[:, None, :]).to(values.dtype)
         right[site] = (root[..., None] * v[:, :kept]).to(values.dtype)
     return LowRankStarts(starts.domains, dict(base), left, right)
-
-
-def place(domains: tuple[str, ...], domain: str) -> int:
-    """The place of a domain among those that have starting values."""
-    if domain not in domains:
-        raise FewshiftError(
-            f"there are no starting values for domain {domain!r}: these were trained on {', '.join(domains)}"
-        )
-    return domains.index(domain)

@@ -17,13 +17,11 @@ from fewshift.core.starts import task_start
 from fewshift.core.updates import Adadelta, Preconditioned, Update, site_rates
 from fewshift.errors import FewshiftError
 from fewshift.methods.build import (
-    COMMON_SHARES,
-    MATRIX_SHARES,
-    START_SHARES,
+    SHARES,
     coefficients_of,
-    matrix_share,
     published_rates,
     rate_rule,
+    share_of,
     start_shares,
     tuned_rates,
 )
@@ -58,7 +56,9 @@ def recipe(method: str, kit: Kit, task: Task, as_published: bool = False) -> Rec
     if method == "tsp" and kit.preconditioners is not None and coefficients is not None:
         matrices = blend_sites(coefficients, kit.preconditioners.matrices())
         if not as_published:
-            matrices = part_of(matrices, matrix_share(kit, WITH_STARTS[0], oracle=False)(task, coefficients))
+            matrices = part_of(
+                matrices, share_of(kit, "matrix", WITH_STARTS[0], oracle=False)(task, coefficients)
+            )
     published = {"tsa": TSA_RATES, "pa": PA_RATES}.get(method) or published_rates(kit)
     name = _validated_name(method, kit)
     validated = published if name is None else tuned_rates(kit, name)
@@ -76,7 +76,7 @@ def recipe(method: str, kit: Kit, task: Task, as_published: bool = False) -> Rec
 def chosen_for(method: str, kit: Kit) -> dict[str, Any]:
     """What validation chose of all that a recipe of this method is made of."""
     name = _validated_name(method, kit)
-    shares = (START_SHARES, COMMON_SHARES, MATRIX_SHARES) if method == "tsp" else ()
+    shares = [SHARES[axis][0] for axis in ("start", "common", "matrix")] if method == "tsp" else []
     return {
         "rates": None if name is None else [name, kit.info["rates"][name]],
         "threshold": kit.info.get("certainty_threshold"),

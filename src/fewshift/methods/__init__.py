@@ -10,7 +10,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TypeAlias
 
 from fewshift.methods.about import About
 from fewshift.methods.alfa import ABOUT as ALFA
@@ -19,6 +19,7 @@ from fewshift.methods.bohb import ABOUT as BOHB
 from fewshift.methods.bohb import ABOUT_LOGISTIC as BOHB_LOGISTIC
 from fewshift.methods.bohb import build as bohb
 from fewshift.methods.bohb import build_logistic as bohb_logistic
+from fewshift.methods.build import BuilderOf
 from fewshift.methods.fine_tune import ABOUT as FINE_TUNE
 from fewshift.methods.fine_tune import ABOUT_NORMS as NORM_TUNE
 from fewshift.methods.fine_tune import build as fine_tune
@@ -99,8 +100,6 @@ from fewshift.methods.white import build as white
 from fewshift.methods.white import build_start as start_white
 from fewshift.methods.white import build_start_tuned as start_white_tuned
 from fewshift.methods.white import build_tuned as white_tuned
-from fewshift.nets.engine import Engine
-from fewshift.nets.kit import Kit
 from fewshift.types import Method
 
 __all__ = [
@@ -154,13 +153,7 @@ __all__ = [
 ]
 
 
-class Builder(Protocol):
-    """From a kit to a method."""
-
-    def __call__(self, kit: Kit, engine: Engine | None = None, oracle: bool = True) -> Method:
-        """`engine` None: the quickest here; `oracle` False: rates do not ask whether a domain was seen."""
-        ...
-
+Builder: TypeAlias = BuilderOf[Method]
 
 # In the order of tables: how each is made from a kit, and what it says of itself.
 _LISTED: Mapping[str, tuple[Builder, About]] = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 Fidelity: TypeAlias = Literal["confirmed from code", "stated in the paper", "inferred", "our own"]
 
@@ -21,3 +21,14 @@ class About:
     oracle: bool = False  # can its published rates ask whether the domain was trained on?
     cost: str = "one forward pass"  # per task, in passes over the support set
     features_only: bool = False  # does it leave the network alone, so that features can be computed once?
+
+    def tuned(self, name: str, **changes: Any) -> About:
+        """The same of the method at what `fewshift train rates` chose for it, by its name there."""
+        trained_by = f"fewshift train rates --methods {name}"
+        own: dict[str, Any] = {
+            "title": f"{self.title}, at its own best rates",
+            "fidelity": "our own",
+            "needs": f"{self.needs}, rates chosen on validation tasks",
+            "trained_by": f"{self.trained_by}, {trained_by}" if self.trained_by else trained_by,
+        }
+        return replace(self, **{**own, **changes})

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import wraps
+from typing import Protocol, TypeVar
 
 from torch import Tensor, nn
 
 from fewshift.errors import FewshiftError
-from fewshift.methods.coefficients import Coefficients, FromClassifier, FromFeatures, no_coefficients
+from fewshift.methods.coefficients import Coefficients, FromClassifier, no_coefficients
 from fewshift.methods.rates import (
     TSP_RATES,
     TSP_RATES_ONE_DOMAIN,
@@ -17,13 +20,47 @@ from fewshift.methods.rates import (
     RateRule,
     Share,
 )
+from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
-from fewshift.nets.set_encoder import FeatureClassifier
-from fewshift.types import Task
+from fewshift.types import Method, Task
 
-# in a kit's info
-START_SHARES, COMMON_SHARES, MATRIX_SHARES = "start_shares", "common_shares", "preconditioner_shares"
-INPUT_SHARES = "whitening_shares"
+M = TypeVar("M", bound=Method)
+M_co = TypeVar("M_co", bound=Method, covariant=True)
+
+# What validation chooses beside rates: the axis of the search, its name in a kit's info, the methods.
+SHARES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "start": ("start_shares", ("start", "tsp_start", "start_white")),
+    "common": ("common_shares", ("start", "tsp_start", "start_white")),
+    "matrix": ("preconditioner_shares", ("tsp_start",)),
+    "input": ("whitening_shares", ("white", "start_white")),
+}
+
+
+class BuilderOf(Protocol[M_co]):
+    """From a kit to a method."""
+
+    def __call__(self, kit: Kit, engine: Engine | None = None, oracle: bool = True) -> M_co:
+        """`engine` None: the quickest here; `oracle` False: rates do not ask whether a domain was seen."""
+        ...
+
+
+def tuned(build: BuilderOf[M]) -> BuilderOf[M]:
+    """The builder of the same method at what `fewshift train rates` chose for it on validation tasks."""
+
+    @wraps(build, assigned=("__module__",))
+    def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> M:
+        """The method at the rates, and with the shares, that validation chose for it."""
+        method = build(kit, engine, oracle)
+        name = method.name
+        own = [axis for axis, (_, having) in SHARES.items() if name in having]
+        return replace(  # type: ignore[type-var]
+            method,
+            rates=rate_rule(kit, tuned_rates(kit, name), oracle),
+            name=f"{name}_tuned",
+            **{f"{axis}_share": share_of(kit, axis, name, oracle) for axis in own},
+        )
+
+    return build_tuned
 
 
 def some_weights(kit: Kit, method: str, weights: Callable[[nn.Module], tuple[str, ...]]) -> tuple[str, ...]:
@@ -39,9 +76,7 @@ def some_weights(kit: Kit, method: str, weights: Callable[[nn.Module], tuple[str
 
 def coefficients_of(kit: Kit) -> Coefficients:
     """The kit's dataset classifier, if it has one."""
-    if isinstance(kit.classifier, FeatureClassifier):
-        return FromFeatures(kit.classifier, kit.backbone)
-    return no_coefficients if kit.classifier is None else FromClassifier(kit.classifier)
+    return no_coefficients if kit.classifier is None else FromClassifier(kit.classifier, kit.backbone)
 
 
 def coefficients_for_rates(kit: Kit, oracle: bool) -> Coefficients:
@@ -59,39 +94,17 @@ def published_rates(kit: Kit) -> BySeen:
     return TSP_RATES_ONE_DOMAIN if len(kit.trained_on) == 1 else TSP_RATES
 
 
-def start_share(kit: Kit, method: str, oracle: bool) -> Share:
-    """How much of the domains' own starting values a task takes: what validation chose, or else all."""
-    return _share(kit, START_SHARES, method, oracle)
-
-
-def common_share(kit: Kit, method: str, oracle: bool) -> Share:
-    """How much of the starting values that all domains share; likewise."""
-    return _share(kit, COMMON_SHARES, method, oracle)
-
-
-def start_shares(kit: Kit, method: str, task: Task, coefficients: Tensor) -> tuple[float, float]:
-    """Both for a task of an untold domain: of the domains' own starting values, and of the common ones."""
-    own, common = start_share(kit, method, oracle=False), common_share(kit, method, oracle=False)
-    return own(task, coefficients), common(task, coefficients)
-
-
-def matrix_share(kit: Kit, method: str, oracle: bool) -> Share:
-    """How much of the blended P a task takes, the rest being the identity; likewise."""
-    return _share(kit, MATRIX_SHARES, method, oracle)
-
-
-def input_share(kit: Kit, method: str, oracle: bool) -> Share:
-    """How much of the whitening of inputs a task takes, the rest being the identity; likewise."""
-    return _share(kit, INPUT_SHARES, method, oracle)
-
-
-def _share(kit: Kit, what: str, method: str, oracle: bool) -> Share:
+def share_of(kit: Kit, axis: str, method: str, oracle: bool) -> Share:
+    """How much a task takes of one of `SHARES`: what validation chose for the method, or else all."""
+    what, _ = SHARES[axis]
     found = kit.info.get(what, {}).get(method, {"seen": 1.0, "unseen": 1.0})
     return Share(found["seen"], found["unseen"], oracle, _threshold(kit))
 
 
-def _threshold(kit: Kit) -> float:
-    return float(kit.info.get("certainty_threshold", 0.5))
+def start_shares(kit: Kit, method: str, task: Task, coefficients: Tensor) -> tuple[float, float]:
+    """For a task of an untold domain: of the domains' own starting values, and of the common ones."""
+    own, common = (share_of(kit, axis, method, oracle=False) for axis in ("start", "common"))
+    return own(task, coefficients), common(task, coefficients)
 
 
 def tuned_rates(kit: Kit, method: str) -> BySeen:
@@ -103,3 +116,7 @@ def tuned_rates(kit: Kit, method: str) -> BySeen:
             f"or use {method} with its published rates"
         )
     return BySeen(seen=Pair(*found["seen"]), unseen=Pair(*found["unseen"]))
+
+
+def _threshold(kit: Kit) -> float:
+    return float(kit.info.get("certainty_threshold", 0.5))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -14,13 +14,8 @@ from fewshift.nets.backbone import Backbone
 from fewshift.nets.last_map import features_below
 from fewshift.nets.set_encoder import DatasetClassifier, FeatureClassifier
 
-
-class Coefficients(Protocol):
-    """Support images to coefficients over the training domains, or None where that is not known."""
-
-    def __call__(self, images: Tensor) -> Tensor | None:  # (n, 3, h, w) -> (k,)
-        """The coefficients of a support set."""
-        ...
+# Support images to coefficients (k,) over the training domains, or None where that is not known.
+Coefficients: TypeAlias = Callable[[Tensor], Tensor | None]
 
 
 def no_coefficients(images: Tensor) -> None:
@@ -31,25 +26,15 @@ def no_coefficients(images: Tensor) -> None:
 class FromClassifier:
     """A trained dataset classifier's coefficients."""
 
-    classifier: DatasetClassifier
+    classifier: DatasetClassifier | FeatureClassifier
+    backbone: Backbone  # whose features some classifiers read instead of images
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (k,)
         """Eq. 11 on the logits of Eq. 6."""
+        if isinstance(self.classifier, FeatureClassifier):
+            images = features_below(self.backbone)(images)
         return task_coefficients(self.classifier(images))
-
-
-@dataclass(frozen=True)
-class FromFeatures:
-    """The coefficients of a dataset classifier that reads the backbone's features instead of images."""
-
-    classifier: FeatureClassifier
-    backbone: Backbone
-
-    @torch.no_grad()
-    def __call__(self, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (k,)
-        """Eq. 11 on the logits of the mean feature."""
-        return task_coefficients(self.classifier(features_below(self.backbone)(images)))
 
 
 def named(coefficients: Tensor, domains: tuple[str, ...]) -> Mapping[str, float]:

@@ -10,13 +10,11 @@ Tuning norms alone follows Basu et al., AAAI 2024 (LN-Tune), who do it to vision
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from fewshift.methods.about import About
 from fewshift.methods.build import some_weights
-from fewshift.methods.held_out import best_rate, place_in_class
 from fewshift.methods.task import checked
-from fewshift.methods.tuned import tuned, tuned_at
+from fewshift.methods.tuned import place_in_class, tuned_at_best
 from fewshift.nets.engine import Engine
 from fewshift.nets.graph_tuning import tuning_like
 from fewshift.nets.kit import Kit
@@ -53,8 +51,7 @@ class FineTuning:
         """The tuned network's nearest-centroid classifier."""
         task = checked(task)
         kept = place_in_class(task.support.labels, task.way) % 2 == 0
-        rate = best_rate(task, kept, (0.0, *self.rates), partial(tuned, self.engine, self.steps))
-        return tuned_at(self.engine, self.steps, task, rate)
+        return tuned_at_best(self.engine, self.steps, task, self.rates, kept)
 
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> FineTuning:

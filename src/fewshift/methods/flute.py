@@ -20,10 +20,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewshift.core.adam import Adam
 from fewshift.core.centroids import cosine_logits, prototypes
 from fewshift.core.descent import descend
 from fewshift.core.precond import blend_sites
+from fewshift.core.updates import Adam
 from fewshift.methods.about import About
 from fewshift.methods.coefficients import named
 from fewshift.methods.descent import rounded

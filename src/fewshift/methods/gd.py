@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from fewshift.core.updates import site_rates
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_for_rates, published_rates, rate_rule, tuned_rates
+from fewshift.methods.build import coefficients_for_rates, published_rates, rate_rule, tuned
 from fewshift.methods.coefficients import Coefficients, no_coefficients
 from fewshift.methods.descent import adapted_by, descent_rule
 from fewshift.methods.rates import NONE_OF_IT, TSP_RATES, RateRule, Share
@@ -27,14 +27,7 @@ ABOUT = About(
     oracle=True,
     cost="40 forward and backward passes",
 )
-ABOUT_TUNED = replace(
-    ABOUT,
-    title="plain descent at its own best rates",
-    source="Fewshift",
-    fidelity="our own",
-    needs="a backbone, rates chosen on validation tasks",
-    trained_by="fewshift train rates --methods gd",
-)
+ABOUT_TUNED = ABOUT.tuned("gd", title="plain descent at its own best rates", source="Fewshift")
 ABOUT_UNTRAINED_TSP = replace(
     ABOUT,
     title="TSP† before any meta-training, P = 1.01·I",
@@ -73,10 +66,7 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> Gradie
     return GradientDescent(engine or choose_engine(kit.backbone), rule, coefficients_for_rates(kit, oracle))
 
 
-def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> GradientDescent:
-    """Plain descent at its own best rates on validation tasks: the baseline that P has to beat."""
-    rule = rate_rule(kit, tuned_rates(kit, "gd"), oracle)
-    return replace(build(kit, engine, oracle), rates=rule, name="gd_tuned")
+build_tuned = tuned(build)  # the baseline that P has to beat
 
 
 def build_untrained_tsp(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> GradientDescent:

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewshift.core.adam import Adam
 from fewshift.core.descent import descend
+from fewshift.core.updates import Adam
 from fewshift.methods.about import About
 from fewshift.methods.descent import rounded
 from fewshift.methods.task import checked

@@ -10,8 +10,9 @@ a learned scale; here it is the kit's, with the scale fixed at 10 and batch norm
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -19,15 +20,14 @@ from torch import Tensor
 from fewshift.core.pseudo_query import vary
 from fewshift.methods.about import About
 from fewshift.methods.build import some_weights
-from fewshift.methods.held_out import best_rate, place_in_class
 from fewshift.methods.task import checked
-from fewshift.methods.tuned import tuned, tuned_at
+from fewshift.methods.tuned import place_in_class, tuned_at_best
 from fewshift.nets.engine import Engine
 from fewshift.nets.graph_tuning import tuning_like
 from fewshift.nets.kit import Kit
 from fewshift.nets.tuning import Copies, Tuning
 from fewshift.nets.whole import every_weight, moving
-from fewshift.types import Adapted, Predictor, Task
+from fewshift.types import Adapted, Task
 
 ABOUT = About(
     title="P>M>F fine-tuning, its rate chosen inside the support set",
@@ -52,12 +52,8 @@ class PseudoQueryTuning:
         """The tuned network's nearest-centroid classifier."""
         task = checked(task)
         first = place_in_class(task.support.labels, task.way) == 0
-
-        def classifiers(few: Task, rates: Sequence[float]) -> list[Predictor]:
-            return tuned(self.engine, self.steps, few, rates, varied_copies(few, self.seed))
-
-        rate = best_rate(task, first, (0.0, *self.rates), classifiers)
-        return tuned_at(self.engine, self.steps, task, rate, varied_copies(task, self.seed))
+        copies_of = partial(varied_copies, seed=self.seed)
+        return tuned_at_best(self.engine, self.steps, task, self.rates, first, copies_of)
 
 
 def varied_copies(task: Task, seed: int) -> Copies:

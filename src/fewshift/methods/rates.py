@@ -7,8 +7,9 @@ protocol hands over and a user does not have. Here that is one rule among others
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -32,12 +33,8 @@ class Chosen(NamedTuple):
     oracle: bool
 
 
-class RateRule(Protocol):
-    """Rates for a task, from what may be known of it."""
-
-    def __call__(self, task: Task, coefficients: Tensor | None) -> Chosen:
-        """The rates; `coefficients` (k,) are the dataset classifier's, where there is one."""
-        ...
+# Rates for a task, from what may be known of it: (k,) coefficients, where there is a dataset classifier.
+RateRule: TypeAlias = Callable[[Task, Tensor | None], Chosen]
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,11 @@ published code adds a variance of the feature's own entries; `published_one_shot
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fewshift.methods.about import About
-from fewshift.methods.modulated import adapted_by_modulation
-from fewshift.nets.backbone import Backbone
+from fewshift.methods.modulated import Modulated, modulated
 from fewshift.nets.engine import Engine
-from fewshift.nets.film import block_norms, channels, film_backbone
 from fewshift.nets.kit import Kit
-from fewshift.nets.learned import loaded
 from fewshift.nets.modulators import CnapsModulator
-from fewshift.types import Adapted, Task
 
 PART = "simple_cnaps"
 ABOUT = About(
@@ -31,25 +25,6 @@ ABOUT = About(
 )
 
 
-@dataclass(frozen=True)
-class SimpleCnaps:
-    """FiLM by CNAPs' generator, classes by Mahalanobis distance."""
-
-    backbone: Backbone  # its task parameters are FiLM
-    modulator: CnapsModulator
-    published_one_shot: bool = False
-    name: str = PART
-
-    def adapt(self, task: Task) -> Adapted:
-        """The modulated network's Mahalanobis classifier."""
-        return adapted_by_modulation(
-            self.backbone, self.modulator, task, self.published_one_shot, lambda found: {}
-        )
-
-
-def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> SimpleCnaps:
+def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> Modulated:
     """Simple CNAPS on a kit's backbone; engine and oracle make no difference to it."""
-    part = kit.part(PART, "fewshift train cnaps")
-    sites, code = channels(kit.backbone, block_norms()), part.settings["code"]
-    modulator = loaded(lambda: CnapsModulator(sites, code), part.tensors, kit.backbone, PART)
-    return SimpleCnaps(film_backbone(kit.backbone), modulator)
+    return modulated(kit, PART, "fewshift train cnaps", lambda sites, _, code: CnapsModulator(sites, code))

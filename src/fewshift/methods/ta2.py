@@ -11,12 +11,12 @@ gradient (`fewshift.core.parallel`). Ours: how the policy is trained (`fewshift.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fewshift.core.parallel import collapsed_adadelta
 from fewshift.core.updates import site_rates
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_for_rates, rate_rule, tuned_rates
+from fewshift.methods.build import coefficients_for_rates, rate_rule, tuned
 from fewshift.methods.coefficients import Coefficients, no_coefficients
 from fewshift.methods.descent import adapted_by
 from fewshift.methods.rates import BySeen, Pair, RateRule
@@ -37,14 +37,7 @@ ABOUT = About(
     oracle=True,
     cost="one pass of the policy, 40 forward and backward passes",
 )
-ABOUT_TUNED = replace(
-    ABOUT,
-    title="TA²-Net at its own best rates",
-    source="Fewshift",
-    fidelity="our own",
-    needs=f"{ABOUT.needs}, rates chosen on validation tasks",
-    trained_by=f"{ABOUT.trained_by}, fewshift train rates --methods ta2",
-)
+ABOUT_TUNED = ABOUT.tuned("ta2", title="TA²-Net at its own best rates", source="Fewshift")
 TA2_RATES = BySeen(seen=Pair(0.05, 0.1), unseen=Pair(2.0, 1.0))
 
 
@@ -78,7 +71,4 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskAw
     )
 
 
-def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskAwareAdapters:
-    """TA²-Net at its own best rates on validation tasks."""
-    rule = rate_rule(kit, tuned_rates(kit, "ta2"), oracle)
-    return replace(build(kit, engine, oracle), rates=rule, name="ta2_tuned")
+build_tuned = tuned(build)

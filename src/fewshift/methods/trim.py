@@ -9,18 +9,11 @@ what the width allows. In the table of the TSP paper the columns of tri-M and FL
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fewshift.methods.about import About
-from fewshift.methods.coefficients import named
-from fewshift.methods.modulated import adapted_by_modulation
-from fewshift.nets.backbone import Backbone
+from fewshift.methods.modulated import Modulated, modulated
 from fewshift.nets.engine import Engine
-from fewshift.nets.film import block_norms, channels, film_backbone
 from fewshift.nets.kit import Kit
-from fewshift.nets.learned import loaded
-from fewshift.nets.modulators import Modulation, TriMModulator
-from fewshift.types import Adapted, Task
+from fewshift.nets.modulators import TriMModulator
 
 PART = "trim"
 ABOUT = About(
@@ -33,30 +26,6 @@ ABOUT = About(
 )
 
 
-@dataclass(frozen=True)
-class TriM:
-    """FiLM by tri-M's generator, classes by Mahalanobis distance."""
-
-    backbone: Backbone  # its task parameters are FiLM
-    modulator: TriMModulator
-    domains: tuple[str, ...]
-    published_one_shot: bool = False
-    name: str = PART
-
-    def adapt(self, task: Task) -> Adapted:
-        """The modulated network's Mahalanobis classifier; the gate goes into the notes."""
-
-        def notes(found: Modulation) -> dict[str, object]:
-            assert found.domain_logits is not None
-            return {"coefficients": named(found.domain_logits.softmax(dim=-1), self.domains)}
-
-        return adapted_by_modulation(self.backbone, self.modulator, task, self.published_one_shot, notes)
-
-
-def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TriM:
+def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> Modulated:
     """tri-M on a kit's backbone; engine and oracle make no difference to it."""
-    part = kit.part(PART, "fewshift train trim")
-    sites, code = channels(kit.backbone, block_norms()), part.settings["code"]
-    domains = tuple(part.settings["domains"])
-    modulator = loaded(lambda: TriMModulator(sites, len(domains), code), part.tensors, kit.backbone, PART)
-    return TriM(film_backbone(kit.backbone), modulator, domains)
+    return modulated(kit, PART, "fewshift train trim", TriMModulator)

@@ -7,11 +7,11 @@ evaluation mode.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from fewshift.core.updates import Adadelta, site_rates
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_for_rates, rate_rule, tuned_rates
+from fewshift.methods.build import coefficients_for_rates, rate_rule, tuned
 from fewshift.methods.coefficients import Coefficients, no_coefficients
 from fewshift.methods.descent import adapted_by
 from fewshift.methods.rates import TSA_RATES, RateRule
@@ -29,13 +29,7 @@ ABOUT = About(
     oracle=True,
     cost="40 forward and backward passes",
 )
-ABOUT_TUNED = replace(
-    ABOUT,
-    title="TSA at its own best rates",
-    fidelity="our own",
-    needs="a backbone, rates chosen on validation tasks",
-    trained_by="fewshift train rates --methods tsa",
-)
+ABOUT_TUNED = ABOUT.tuned("tsa", title="TSA at its own best rates")
 
 
 @dataclass(frozen=True)
@@ -65,7 +59,4 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSp
     )
 
 
-def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificAdapters:
-    """TSA at its own best rates on validation tasks."""
-    rule = rate_rule(kit, tuned_rates(kit, "tsa"), oracle)
-    return replace(build(kit, engine, oracle), rates=rule, name="tsa_tuned")
+build_tuned = tuned(build)

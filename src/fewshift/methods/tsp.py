@@ -8,7 +8,7 @@ what it leaves open (plain descent, P on the output side) is inferred, see docs/
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from fewshift.core.starts import Starts, task_start
 from fewshift.core.updates import site_rates
 from fewshift.errors import FewshiftError
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned_rates
+from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned
 from fewshift.methods.coefficients import Coefficients, named
 from fewshift.methods.descent import adapted_by, descent_rule
 from fewshift.methods.rates import ALL_OF_IT, NONE_OF_IT, TSP_RATES, RateRule, Share
@@ -38,13 +38,7 @@ ABOUT = About(
     oracle=True,
     cost="one pass of the dataset classifier, 40 forward and backward passes",
 )
-ABOUT_TUNED = replace(
-    ABOUT,
-    title="TSP† at its own best rates",
-    fidelity="our own",
-    needs="a backbone, preconditioners, a dataset classifier, rates chosen on validation tasks",
-    trained_by=f"{ABOUT.trained_by}, fewshift train rates --methods tsp",
-)
+ABOUT_TUNED = ABOUT.tuned("tsp", title="TSP† at its own best rates")
 
 
 @dataclass(frozen=True)
@@ -103,7 +97,4 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSp
     )
 
 
-def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
-    """TSP† at its own best rates on validation tasks."""
-    rule = rate_rule(kit, tuned_rates(kit, "tsp"), oracle)
-    return replace(build(kit, engine, oracle), rates=rule, name="tsp_tuned")
+build_tuned = tuned(build)

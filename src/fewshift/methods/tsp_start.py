@@ -14,15 +14,7 @@ from dataclasses import replace
 from fewshift.core.starts import Starts
 from fewshift.errors import FewshiftError
 from fewshift.methods.about import About
-from fewshift.methods.build import (
-    coefficients_of,
-    common_share,
-    matrix_share,
-    published_rates,
-    rate_rule,
-    start_share,
-    tuned_rates,
-)
+from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned
 from fewshift.methods.rates import Share
 from fewshift.methods.tsp import ABOUT as TSP
 from fewshift.methods.tsp import TaskSpecificPreconditioning
@@ -41,23 +33,13 @@ ABOUT = About(
     oracle=True,
     cost=TSP.cost,
 )
-ABOUT_TUNED = replace(
-    ABOUT,
-    title=f"{ABOUT.title}, at its own best rates",
-    needs=f"{ABOUT.needs}, rates chosen on validation tasks",
-    trained_by=f"{ABOUT.trained_by}, fewshift train rates --methods tsp_start",
-)
+ABOUT_TUNED = ABOUT.tuned("tsp_start")
 ABOUT_ALONE = replace(
     ABOUT,
     title="Plain descent from learned starting values",
     needs="a backbone, starting values, a dataset classifier",
 )
-ABOUT_ALONE_TUNED = replace(
-    ABOUT_ALONE,
-    title=f"{ABOUT_ALONE.title}, at its own best rates",
-    needs=f"{ABOUT_ALONE.needs}, rates chosen on validation tasks",
-    trained_by=f"{ABOUT.trained_by}, fewshift train rates --methods start",
-)
+ABOUT_ALONE_TUNED = ABOUT_ALONE.tuned("start")
 
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
@@ -66,16 +48,7 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSp
     return replace(build_tsp(kit, engine, oracle), starts=_starts(kit), start_share=share, name="tsp_start")
 
 
-def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
-    """Both learned parts, at the best rates on validation tasks."""
-    return replace(
-        build(kit, engine, oracle),
-        rates=rate_rule(kit, tuned_rates(kit, "tsp_start"), oracle),
-        start_share=start_share(kit, "tsp_start", oracle),
-        common_share=common_share(kit, "tsp_start", oracle),
-        matrix_share=matrix_share(kit, "tsp_start", oracle),
-        name="tsp_start_tuned",
-    )
+build_tuned = tuned(build)
 
 
 def build_alone(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
@@ -92,17 +65,7 @@ def build_alone(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> 
     )
 
 
-def build_alone_tuned(
-    kit: Kit, engine: Engine | None = None, oracle: bool = True
-) -> TaskSpecificPreconditioning:
-    """Learned starting values and P = I, at the best rates on validation tasks."""
-    return replace(
-        build_alone(kit, engine, oracle),
-        rates=rate_rule(kit, tuned_rates(kit, "start"), oracle),
-        start_share=start_share(kit, "start", oracle),
-        common_share=common_share(kit, "start", oracle),
-        name="start_tuned",
-    )
+build_alone_tuned = tuned(build_alone)
 
 
 def _starts(kit: Kit) -> Starts:

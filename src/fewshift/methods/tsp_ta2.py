@@ -11,7 +11,7 @@ such ones lends those of TSP†, and the notes of a result say which were used.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -22,7 +22,7 @@ from fewshift.core.precond import DomainPreconditioners, blend_sites
 from fewshift.core.updates import site_rates
 from fewshift.errors import FewshiftError
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned_rates
+from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned
 from fewshift.methods.coefficients import Coefficients, named
 from fewshift.methods.descent import adapted_by
 from fewshift.methods.rates import TSP_RATES, RateRule
@@ -44,13 +44,7 @@ ABOUT = About(
     oracle=True,
     cost="one pass of the policy, one of the dataset classifier, 40 forward and backward passes",
 )
-ABOUT_TUNED = replace(
-    ABOUT,
-    title="TSP†† at its own best rates",
-    fidelity="our own",
-    needs=f"{ABOUT.needs}, rates chosen on validation tasks",
-    trained_by=f"{ABOUT.trained_by}, fewshift train rates --methods tsp_ta2",
-)
+ABOUT_TUNED = ABOUT.tuned("tsp_ta2", title="TSP†† at its own best rates")
 
 
 @dataclass(frozen=True)
@@ -109,10 +103,7 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskAw
     )
 
 
-def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskAwarePreconditioning:
-    """TSP†† at its own best rates on validation tasks."""
-    rule = rate_rule(kit, tuned_rates(kit, "tsp_ta2"), oracle)
-    return replace(build(kit, engine, oracle), rates=rule, name="tsp_ta2_tuned")
+build_tuned = tuned(build)
 
 
 def _of_tsp(kit: Kit) -> DomainPreconditioners:

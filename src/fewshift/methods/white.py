@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fewshift.methods.about import About
-from fewshift.methods.build import common_share, input_share, rate_rule, start_share, tuned_rates
+from fewshift.methods.build import tuned
 from fewshift.methods.gd import ABOUT as PLAIN
 from fewshift.methods.gd import GradientDescent
 from fewshift.methods.gd import build as build_plain
@@ -30,12 +30,7 @@ ABOUT = About(
     oracle=True,
     cost="one forward pass, 40 forward and backward passes",
 )
-ABOUT_TUNED = replace(
-    ABOUT,
-    title=f"{ABOUT.title}, at its own best rates",
-    needs="a backbone, rates chosen on validation tasks",
-    trained_by="fewshift train rates --methods white",
-)
+ABOUT_TUNED = ABOUT.tuned("white")
 ABOUT_START = replace(
     ABOUT,
     title="descent from learned starting values, whitened likewise",
@@ -43,12 +38,7 @@ ABOUT_START = replace(
     trained_by=FROM_STARTS.trained_by,
     cost="one pass of the dataset classifier, one forward pass, 40 forward and backward passes",
 )
-ABOUT_START_TUNED = replace(
-    ABOUT_START,
-    title=f"{ABOUT_START.title}, at its own best rates",
-    needs=f"{ABOUT_START.needs}, rates chosen on validation tasks",
-    trained_by=f"{ABOUT_START.trained_by}, fewshift train rates --methods start_white",
-)
+ABOUT_START_TUNED = ABOUT_START.tuned("start_white")
 
 
 def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> GradientDescent:
@@ -56,11 +46,7 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> Gradie
     return replace(build_plain(kit, engine, oracle), input_share=ALL_OF_IT, name="white")
 
 
-def build_tuned(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> GradientDescent:
-    """At its own best rates and share of the whitening on validation tasks."""
-    rule = rate_rule(kit, tuned_rates(kit, "white"), oracle)
-    share = input_share(kit, "white", oracle)
-    return replace(build(kit, engine, oracle), rates=rule, input_share=share, name="white_tuned")
+build_tuned = tuned(build)
 
 
 def build_start(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
@@ -68,15 +54,4 @@ def build_start(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> 
     return replace(build_from_starts(kit, engine, oracle), input_share=ALL_OF_IT, name="start_white")
 
 
-def build_start_tuned(
-    kit: Kit, engine: Engine | None = None, oracle: bool = True
-) -> TaskSpecificPreconditioning:
-    """From learned starting values, at its own best rates and shares on validation tasks."""
-    return replace(
-        build_start(kit, engine, oracle),
-        rates=rate_rule(kit, tuned_rates(kit, "start_white"), oracle),
-        start_share=start_share(kit, "start_white", oracle),
-        common_share=common_share(kit, "start_white", oracle),
-        input_share=input_share(kit, "start_white", oracle),
-        name="start_white_tuned",
-    )
+build_start_tuned = tuned(build_start)

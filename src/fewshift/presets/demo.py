@@ -93,7 +93,8 @@ def run_demo(
 ) -> Demo:
     """Train on the seen domains' TRAIN classes, test on all domains' TEST classes, on identical tasks."""
     folder.mkdir(parents=True, exist_ok=True)
-    held = _hold(domains, plan.rule, track)
+    seen = [domain for domain in domains if domain.role == "seen"]
+    held = {d.name: resident(d, plan.rule, splits=("train", "valid"), track=track) for d in seen}
     kit = _train(held, folder, plan, say, track)
     path = folder / "demo.kit"
     save_kit(kit, path)
@@ -112,11 +113,6 @@ def run_demo(
     mark = kit_fingerprint(kit)
     run(methods, job, results, kit=path.name, fingerprint=mark, track=track)
     return Demo(path, results)
-
-
-def _hold(domains: Sequence[Domain], rule: PixelRule, track: Track) -> Mapping[str, ResidentDomain]:
-    seen = [domain for domain in domains if domain.role == "seen"]
-    return {d.name: resident(d, rule, splits=("train", "valid"), track=track) for d in seen}
 
 
 def _train(

@@ -14,13 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.evaluate import Setting, score
 from fewshift.methods import METHODS
-from fewshift.methods.build import (
-    COMMON_SHARES,
-    INPUT_SHARES,
-    MATRIX_SHARES,
-    START_SHARES,
-    coefficients_of,
-)
+from fewshift.methods.build import SHARES, coefficients_of
 from fewshift.methods.rates import BySeen, Pair, Share, certainty
 from fewshift.nets.engine import Engine
 from fewshift.nets.kit import Kit
@@ -32,16 +26,9 @@ LazyEpisode: TypeAlias = Callable[[], Episode]  # read when needed: a task may b
 TUNABLE = ("pa", "tsa", "ta2", "gd", "tsp", "start", "tsp_start", "tsp_ta2", "white", "start_white")
 # Methods that take what a kit's domains have learned.
 OF_DOMAINS = ("start", "tsp", "tsp_start", "tsp_ta2", "start_white")
-# What validation chooses beside rates: the axis of the search, its name in a kit's info, the methods.
-SHARES = (
-    ("start", START_SHARES, ("start", "tsp_start", "start_white")),
-    ("common", COMMON_SHARES, ("start", "tsp_start", "start_white")),
-    ("matrix", MATRIX_SHARES, ("tsp_start",)),
-    ("input", INPUT_SHARES, ("white", "start_white")),
-)
 
 # What a kit says by method: the pairs, the points that were tried, the tasks that decided, the shares.
-BY_METHOD = ("rates", "rates_tried", "rates_chosen_on", *(what for _, what, _ in SHARES))
+BY_METHOD = ("rates", "rates_tried", "rates_chosen_on", *(what for what, _ in SHARES.values()))
 
 
 class Point(NamedTuple):
@@ -141,7 +128,7 @@ def unchosen(kit: Kit, domains: tuple[str, ...]) -> dict[str, Any]:
 
 def begun_at(other: Kit, kit: Kit) -> Kit:
     """The kit with another's rates and shares for methods that it has none for: a place to begin a search."""
-    names = ("rates", *(what for _, what, _ in SHARES))
+    names = ("rates", *(what for what, _ in SHARES.values()))
     found = {name: {**other.info.get(name, {}), **kit.info.get(name, {})} for name in names}
     return replace(kit, info={**kit.info, **{name: known for name, known in found.items() if known}})
 
@@ -170,12 +157,13 @@ def choose_rates(
     shares: dict[str, dict[str, dict[str, float]]] = {}
     tried: dict[str, dict[str, list[list[float]]]] = {}
     known = {} if known is None else known
-    for name, method in _built(kit, engine, methods).items():
+    for method in _built(kit, engine, methods):
+        name = method.name
         pairs[name], tried[name] = {}, {}
         for kind, tasks in (("seen", seen), ("unseen", unseen)):
-            tuned = _tune(kit, method, name, kind, tasks, grid or Grid(), track, known)
+            tuned = _tune(kit, method, kind, tasks, grid or Grid(), track, known)
             pairs[name][kind] = [tuned.best.adapters, tuned.best.last]
-            for axis, what, having in SHARES:
+            for axis, (what, having) in SHARES.items():
                 if name in having:
                     shares.setdefault(what, {}).setdefault(name, {})[kind] = getattr(tuned.best, axis)
             tried[name][kind] = [[*point, round(value, 5)] for point, value in tuned.tried.items()]
@@ -183,34 +171,31 @@ def choose_rates(
     return ChosenRates(pairs, shares, threshold, tried)
 
 
-def _built(kit: Kit, engine: Engine, methods: Sequence[str]) -> dict[str, Method]:
+def _built(kit: Kit, engine: Engine, methods: Sequence[str]) -> list[Method]:
     """All of them before the first search: a wrong name must not cost the rates that were found before it."""
     if not methods:
         raise FewshiftError(f"there is no method to choose rates for: give some of {', '.join(TUNABLE)}")
     for name in methods:
         if name not in TUNABLE:
             raise FewshiftError(f"{name} has no rates to choose: give some of {', '.join(TUNABLE)}")
-    return {name: METHODS[name](kit, engine, oracle=True) for name in methods}
+    return [METHODS[name](kit, engine, oracle=True) for name in dict.fromkeys(methods)]
 
 
 def _tune(
     kit: Kit,
     method: Method,
-    name: str,
     kind: str,
     tasks: Sequence[LazyEpisode],
     grid: Grid,
     track: Track,
     known: MutableMapping[Key, float],
 ) -> Tuned:
-    published: BySeen = method.rates  # type: ignore[attr-defined]
+    name, published = method.name, method.rates  # type: ignore[attr-defined]
     begin = kit.info.get("rates", {}).get(name, {}).get(kind, getattr(published, kind))
-    axes = [axis for axis, _, having in SHARES if name in having]
+    axes = [axis for axis, (_, having) in SHARES.items() if name in having]
     if kit.starts is None or kit.starts.base is None:
         axes = [axis for axis in axes if axis != "common"]
-    shares = {
-        axis: kit.info.get(what, {}).get(name, {}).get(kind, 1.0) for axis, what, _ in SHARES if axis in axes
-    }
+    shares = {axis: kit.info.get(SHARES[axis][0], {}).get(name, {}).get(kind, 1.0) for axis in axes}
 
     def accuracy_of(point: Point) -> float:
         key = (name, kind, *map(repr, point))
@@ -230,7 +215,7 @@ def _tune(
 
     if name == "pa" or len(kit.backbone.sites) == 1:  # there are no adapters
         grid, begin = replace(grid, adapters=(0.0,)), (0.0, begin[1])
-    for axis in {axis for axis, _, _ in SHARES}.difference(axes):
+    for axis in SHARES.keys() - axes:
         grid = replace(grid, **{axis: (1.0,)})  # type: ignore[arg-type]
     return tune(accuracy_of, Point(begin[0], begin[1], **shares), grid)
 

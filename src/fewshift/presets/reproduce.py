@@ -212,13 +212,13 @@ def backbone(setup: Setup, domain: str | None = None) -> list[Stage]:
     return [*stages, setup.train("backbone", *teachers)]
 
 
-def begun(setup: Setup) -> tuple[list[Stage], Path | str]:
-    """What makes the extractor, and the kit it is in: the one given, or one of all domains."""
+def begun(setup: Setup, domain: str | None = None) -> tuple[list[Stage], Path | str]:
+    """What makes the extractor, and the kit it is in: the one given, or one of one or all domains."""
     if setup.kit is not None:
         return [], setup.kit
     if setup.scale is FEATURES:
         raise FewshiftError("at the scale of features no backbone is trained: give one with --kit")
-    stages = backbone(setup)
+    stages = backbone(setup, domain)
     return stages, stages[-1].makes
 
 
@@ -232,11 +232,7 @@ def trained_for(
     setup: Setup, commands: Iterable[str], domain: str | None = None
 ) -> tuple[list[Stage], Path | str]:
     """A backbone, the given one or a new one, and what these commands train; with the kit that has it all."""
-    if setup.kit is None:
-        stages = backbone(setup, domain)
-        base: Path | str = stages[-1].makes
-    else:
-        stages, base = [], setup.kit
+    stages, base = begun(setup, domain)
     singles = setup.seen if setup.kit is None and domain is None and setup.scale.distilled else ()
     for command in commands:
         flags = []

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fewshift.data.resident import to_device
 from fewshift.errors import FewshiftError
+from fewshift.training.refusals import at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +35,7 @@ class Augmentation:
     def __post_init__(self) -> None:
         if not 0 <= self.zoom < 1:
             raise FewshiftError(f"augmentation: zoom is {self.zoom}: give 0 or more and less than 1")
-        for name in ("brightness", "saturation", "contrast", "hue", "pad"):
-            if getattr(self, name) < 0:
-                raise FewshiftError(f"augmentation: {name} is {getattr(self, name)}: give 0 or more")
+        at_least(0, "augmentation: ", self, "brightness", "saturation", "contrast", "hue", "pad")
 
 
 NONE = Augmentation(brightness=0, saturation=0, contrast=0, hue=0, pad=0)

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from fewshift.data.protocol import VARYING, Protocol
 from fewshift.data.resident import to_device
 from fewshift.nets.backbone import Backbone, freeze, named_tensors
-from fewshift.nets.tensor_file import join, part
+from fewshift.nets.tensor_file import part
 from fewshift.progress import Track, silent
 from fewshift.training.augment import augment, draw
 from fewshift.training.batches import HeldImages, image_stream
-from fewshift.training.checkpoint import copy_into, identity_of, learner_tensors, restore_learner
+from fewshift.training.checkpoint import Kept, copy_into, identity_of
 from fewshift.training.distill import Teacher
 from fewshift.training.distributed import ALONE, Team, share_batch_norms
 from fewshift.training.heads import memory_layout, new_multi_head, summed_cross_entropy
@@ -29,9 +29,8 @@ from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import fingerprint, length
 from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.settings import BackboneSettings
-from fewshift.training.students import Students
 from fewshift.training.tasks import ResidentTasks, validation_addresses
-from fewshift.training.teachers import check_same_images, images_of
+from fewshift.training.teachers import Students, check_same_images, images_of
 from fewshift.training.validation import by_domain, centroid_accuracy
 
 
@@ -44,7 +43,7 @@ class TrainedBackbone:
     outcome: Outcome
 
 
-class BackboneLearner:
+class BackboneLearner(Kept):
     """A shared extractor and a head a domain; with teachers also one adaptor per domain."""
 
     kind, unit = "backbone", "images"
@@ -82,6 +81,10 @@ class BackboneLearner:
         )
         dim = self.model.net.dim
         self.students = Students(teachers, classes, dim, settings.distillation, settings.seed, self.device)
+        self.parts = {"model": self.model.state_dict(), "students/adaptors": self.students.weights}
+        self.moved_by = {"optimizer": (self.optimizer, self.weights)}
+        if self.students.optimizer is not None:
+            self.moved_by["students/optimizer"] = (self.students.optimizer, self.students.weights)
         for name, teacher in teachers.items():
             check_same_images(teacher, self.tasks.identity(), name)
 
@@ -121,16 +124,6 @@ class BackboneLearner:
             self.device,
             self.team,
         )
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Weights, running statistics and what the optimizers remember."""
-        own = learner_tensors("model", self.model.state_dict(), self.optimizer, self.weights)
-        return {**own, **join({"students": self.students.tensors()})}
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Return to a state that `tensors` gave."""
-        restore_learner(tensors, "model", self.model.state_dict(), self.optimizer, self.weights)
-        self.students.restore(part(tensors, "students"))
 
     def _batch(self, step: int) -> tuple[Tensor, list[Tensor], list[int]]:
         """This process's images of the step, varied; labels and sizes by domain."""

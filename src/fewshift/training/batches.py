@@ -5,35 +5,17 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
-from fewshift.training.tasks import Held
-from fewshift.types import Split
+if TYPE_CHECKING:
+    from fewshift.data.resident import ResidentDomain
+    from fewshift.training.streamed import StreamedDomain
 
 
-class HeldImages(Held, Protocol):
-    """A domain whose images can be had by number, not only as tasks."""
-
-    @property
-    def name(self) -> str:
-        """The domain's name."""
-        ...
-
-    def rows(self, split: Split) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # (n,), (n,)
-        """Numbers of a split's images and the place of each one's class among the split's classes."""
-        ...
-
-    def gather(self, rows: Tensor) -> Tensor:  # (n,) -> (n, 3, h, w) uint8, channels last in memory
-        """The levels of these images."""
-        ...
-
-    def images(self, rows: Tensor) -> Tensor:  # (n,) -> (n, 3, h, w) float, channels last in memory
-        """These images as a network reads them."""
-        ...
+HeldImages: TypeAlias = "ResidentDomain | StreamedDomain"  # whose images can be had by number, too
 
 
 @dataclass(frozen=True)

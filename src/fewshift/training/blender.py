@@ -16,16 +16,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewshift.data.resident import ResidentDomain
-from fewshift.errors import FewshiftError
 from fewshift.nets.set_encoder import DatasetClassifier
 from fewshift.nets.tensor_file import part
 from fewshift.progress import Track, silent
 from fewshift.training.augment import Augmentation
-from fewshift.training.checkpoint import identity_of, learner_tensors, restore_learner
+from fewshift.training.checkpoint import Kept, identity_of
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.domain_sets import Sets, domain_sets
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import length
+from fewshift.training.refusals import at_least
 from fewshift.training.schedule import cosine_restarts, take_step
 from fewshift.training.tasks import ResidentTasks
 
@@ -47,11 +47,8 @@ class BlenderSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("updates", "sets_per_update", "set_size", "period", "code"):
-            if getattr(self, name) < 1:
-                raise FewshiftError(
-                    f"train flute: the blender's {name} is {getattr(self, name)}: give 1 or more"
-                )
+        counts = ("updates", "sets_per_update", "set_size", "period", "code")
+        at_least(1, "train flute: the blender's ", self, *counts)
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class TrainedBlender:
     outcome: Outcome
 
 
-class BlenderLearner:
+class BlenderLearner(Kept):
     """A dataset classifier, on sets of images without labels."""
 
     kind, unit = "blender", "images"
@@ -92,6 +89,8 @@ class BlenderLearner:
         self.weights = dict(self.net.named_parameters())
         self.rests = {name: _rest(self.net, name) for name in self.weights}
         self.optimizer = torch.optim.Adam(list(self.weights.values()), lr=settings.rate)
+        self.parts = {"net": self.net.state_dict()}
+        self.moved_by = {"optimizer": (self.optimizer, self.weights)}
 
     def update(self, step: int) -> Metrics:
         """Mean cross-entropy of the sets' domains, with a pull of every weight to where it rests."""
@@ -121,14 +120,6 @@ class BlenderLearner:
             logits = torch.stack([self.net(images) for images in sets.images])
         right = (logits.argmax(dim=1) == self.places[sets.domains]).float().mean()
         return Validation(float(right), {"sets": len(logits)})
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The weights and what Adam remembers of them."""
-        return learner_tensors("net", self.net.state_dict(), self.optimizer, self.weights)
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Return to a state that `tensors` gave."""
-        restore_learner(tensors, "net", self.net.state_dict(), self.optimizer, self.weights)
 
 
 def new_blender(domains: int, code: int, seed: int) -> DatasetClassifier:

@@ -82,11 +82,8 @@ def settings_at(point: Point, base: BackboneSettings, share: float) -> BackboneS
     values, updates = values_at(point), max(1, round(share * base.updates))
     varied = replace(
         base.augmentation,
-        saturation=values["saturation"],
-        contrast=values["contrast"],
-        hue=values["hue"],
+        **{name: values[name] for name in ("saturation", "contrast", "hue", "zoom")},
         pad=round(values["pad"] * base.augmentation.pad),
-        zoom=values["zoom"],
         flip=values["flip"] >= 0.5,
     )
     return replace(
@@ -129,7 +126,7 @@ def train_bohb(
                 folder / f"{number:03d}-{settings.updates}",
                 protocol=protocol,
                 watch=replace(watch or Watch(log_every=50), validate_every=None),
-                resume=resume,
+                resume=resume or number in found,  # of few updates two shares may be the same run
                 track=track,
                 team=team,
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -96,44 +96,6 @@ def optimizer_tensors(optimizer: Optimizer, names: list[str]) -> dict[str, Tenso
     }
 
 
-def learner_tensors(
-    name: str, weights: Mapping[str, Tensor], optimizer: Optimizer, moved: Mapping[str, Tensor] | None = None
-) -> dict[str, Tensor]:
-    """Weights as the part `name`, and what the optimizer remembers of those it moves: all, or `moved`."""
-    kept = optimizer_tensors(optimizer, list(moved or weights))
-    return join({name: {n: w.detach() for n, w in weights.items()}, "optimizer": kept})
-
-
-def restore_learner(
-    tensors: Mapping[str, Tensor],
-    name: str,
-    weights: Mapping[str, Tensor],
-    optimizer: Optimizer,
-    moved: Mapping[str, Tensor] | None = None,
-) -> None:
-    """Put back what `learner_tensors` took out."""
-    copy_into(weights, part(tensors, name))
-    restore_optimizer(optimizer, list(moved or weights), part(tensors, "optimizer"))
-
-
-def tensors_of_optimizers(
-    optimizers: Mapping[str, Optimizer], names: Mapping[str, list[str]]
-) -> dict[str, dict[str, Tensor]]:
-    """The same for several optimizers, each under the name of what it moves."""
-    return {
-        f"optimizer of {what}": optimizer_tensors(optimizer, names[what])
-        for what, optimizer in optimizers.items()
-    }
-
-
-def restore_optimizers(
-    optimizers: Mapping[str, Optimizer], names: Mapping[str, list[str]], tensors: Mapping[str, Tensor]
-) -> None:
-    """Put back what `tensors_of_optimizers` took out and a state holds beside other parts."""
-    for what, optimizer in optimizers.items():
-        restore_optimizer(optimizer, names[what], part(tensors, f"optimizer of {what}"))
-
-
 def restore_optimizer(optimizer: Optimizer, names: list[str], tensors: Mapping[str, Tensor]) -> None:
     """Put back what `optimizer_tensors` took out."""
     places = {name: place for place, name in enumerate(names)}
@@ -154,6 +116,26 @@ def copy_into(targets: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> No
         )
     for name, target in targets.items():
         target.copy_(values[name])
+
+
+class Kept:
+    """`tensors` and `restore` of a learner that names its parts, and the optimizers that move them."""
+
+    parts: Mapping[str, Mapping[str, Tensor]]  # by name in a checkpoint
+    moved_by: Mapping[str, tuple[Optimizer, Iterable[str]]]  # likewise, with the names of what each moves
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All parts, and what the optimizers remember of them."""
+        own = {name: {n: t.detach() for n, t in values.items()} for name, values in self.parts.items()}
+        rules = self.moved_by.items()
+        return join(own | {name: optimizer_tensors(rule, list(moved)) for name, (rule, moved) in rules})
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Return to a state that `tensors` gave."""
+        for name, own in self.parts.items():
+            copy_into(own, part(tensors, name))
+        for name, (rule, moved) in self.moved_by.items():
+            restore_optimizer(rule, list(moved), part(tensors, name))
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

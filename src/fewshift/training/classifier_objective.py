@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fewshift.core.coefficients import task_coefficients
+from fewshift.core.coefficients import classifier_loss, domain_entropy, task_coefficients
+from fewshift.core.descent import detached
+from fewshift.core.losses import Scored
 from fewshift.core.metagrad import MetaGradient, coefficient_gradient, linearised
-from fewshift.core.objectives import classifier_loss
 from fewshift.core.precond import DomainPreconditioners, blend_sites
 from fewshift.core.starts import Starts
 from fewshift.nets.backbone import Backbone
@@ -20,17 +20,11 @@ from fewshift.nets.set_encoder import DatasetClassifier, FeatureClassifier
 from fewshift.training.last_map_descent import blended_last_map
 from fewshift.training.metagradients import Job, MetaGradients, is_finite
 from fewshift.training.settings import ClassifierSettings
+from fewshift.training.task_learner import Judged
 from fewshift.training.tasks import TaskSource
 from fewshift.types import Address, Episode, TaskParams
 
-
-@dataclass(frozen=True)
-class Judged:
-    """One task: its objective as a function of g's weights, and numbers for the log."""
-
-    objective: Tensor  # () carries a graph
-    numbers: Tensor  # (5,): objective, cross-entropy, auxiliary loss, query accuracy, domain found?
-    usable: Tensor  # () bool
+NUMBERS = ("cross_entropy", "auxiliary", "accuracy", "domain_accuracy")
 
 
 class ClassifierObjective:
@@ -54,42 +48,29 @@ class ClassifierObjective:
 
     def __call__(self, addresses: Sequence[Address]) -> Iterator[Judged]:
         """The tasks one after the other; a faster way may take several at once."""
-        if self.settings.auxiliary == 0:
-            for address in addresses:
-                logits = self._logits(self.tasks.episode(address))
-                yield self._judge(
-                    address, logits, logits.new_zeros(()), logits.new_zeros(()), logits.isfinite().all()
-                )
-            return
-        if self.blended is not None:
+        if self.settings.auxiliary == 0 or self.blended is not None:
             for address in addresses:
                 episode = self.tasks.episode(address)
                 logits = self._logits(episode)
-                scored = self.blended(episode, self.settings.inner, task_coefficients(logits))
-                yield self._judge(address, logits, scored.loss, scored.accuracy, scored.loss.isfinite())
+                yield self._judge(address, logits, self._at_once(episode, logits))
             return
         open_graphs: deque[tuple[Tensor, Tensor, TaskParams]] = deque()
 
         def jobs() -> Iterator[Job]:
             for address in addresses:
                 episode = self.tasks.episode(address)
-                logits, coefficients, start = self._blend(episode)
+                logits = self._logits(episode)
+                coefficients = task_coefficients(logits)
+                start = self.start if self.starts is None else self.starts.blend(coefficients)
                 open_graphs.append((logits, coefficients, start))
-                matrices = blend_sites(coefficients.detach(), self.matrices)
-                yield Job(episode, matrices, {site: value.detach() for site, value in start.items()})
+                yield Job(episode, blend_sites(coefficients.detach(), self.matrices), detached(start))
 
         found = self.meta_gradients(jobs(), self.settings.inner, self.starts is not None)
         for address, gradients in zip(addresses, found, strict=True):
             logits, coefficients, start = open_graphs.popleft()
-            auxiliary = self._auxiliary(gradients, coefficients, start)
             accuracy = logits.new_zeros(()) if gradients.accuracy is None else gradients.accuracy
-            usable = is_finite(gradients, self.starts is not None)
-            yield self._judge(address, logits, auxiliary, accuracy, usable)
-
-    def _blend(self, episode: Episode) -> tuple[Tensor, Tensor, TaskParams]:
-        logits = self._logits(episode)
-        coefficients = task_coefficients(logits)
-        return logits, coefficients, self.start if self.starts is None else self.starts.blend(coefficients)
+            scored = Scored(self._auxiliary(gradients, coefficients, start), accuracy)
+            yield self._judge(address, logits, scored, is_finite(gradients, self.starts is not None))
 
     def _logits(self, episode: Episode) -> Tensor:  # -> (k,)
         images = episode.task.support.images
@@ -97,6 +78,12 @@ class ClassifierObjective:
             images = below_last(self.backbone, images)
         logits: Tensor = self.net(images)
         return logits
+
+    def _at_once(self, episode: Episode, logits: Tensor) -> Scored:
+        """L_aux where it takes no gradients of an inner level: not asked for, or of the last map alone."""
+        if self.settings.auxiliary == 0 or self.blended is None:
+            return Scored(logits.new_zeros(()), logits.new_zeros(()))
+        return self.blended(episode, self.settings.inner, task_coefficients(logits))
 
     def _auxiliary(self, found: MetaGradient, coefficients: Tensor, start: TaskParams) -> Tensor:
         """L_aux as a function of the coefficients (Eq. 13): through P, and theta_0 where that is blended."""
@@ -109,13 +96,12 @@ class ClassifierObjective:
         return value
 
     def _judge(
-        self, address: Address, logits: Tensor, auxiliary: Tensor, accuracy: Tensor, usable: Tensor
+        self, address: Address, logits: Tensor, scored: Scored, usable: Tensor | None = None
     ) -> Judged:
-        index = self.preconditioners.index(address.domain)
-        entropy = classifier_loss(logits, index, torch.zeros_like(auxiliary), 0.0)
+        index, (auxiliary, accuracy) = self.preconditioners.index(address.domain), scored
         objective = self.settings.auxiliary * auxiliary
         if self.settings.cross_entropy:
             objective = classifier_loss(logits, index, auxiliary, self.settings.auxiliary)
         found = (logits.argmax() == index).float() if len(logits) > 1 else (logits[0] > 0).float()
-        numbers = torch.stack([objective, entropy, auxiliary, accuracy, found]).detach()
-        return Judged(objective, numbers, usable)
+        numbers = (domain_entropy(logits, index), auxiliary, accuracy, found)
+        return Judged(objective, dict(zip(NUMBERS, numbers, strict=True)), usable)

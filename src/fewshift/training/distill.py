@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fewshift.core.kernels import centred, rbf_gram
 from fewshift.errors import FewshiftError
+from fewshift.training.refusals import above_zero
 
 
 @dataclass(frozen=True)
@@ -42,20 +41,12 @@ class Distillation:
         for name, horizon in {**self.horizons, "default": self.default_horizon}.items():
             if horizon < 1:
                 raise FewshiftError(f"distillation: the horizon of {name} is {horizon}: give 1 step or more")
-        if not 0 < self.temperature < inf:
-            raise FewshiftError(f"distillation: the temperature is {self.temperature}: give more than 0")
+        above_zero("distillation: the temperature", self.temperature)
 
     def weight(self, domain: str, step: int) -> float:
         """w_k(t)·lambda_k = max(0, 1 - t / T_k)·lambda_k; 0 means that the teacher need not be asked."""
         horizon = self.horizons.get(domain, self.default_horizon)
         return max(0.0, 1 - step / horizon) * self.weights.get(domain, self.default_weight)
-
-
-def new_adaptor(dim: int, teacher_dim: int, generator: torch.Generator) -> nn.Linear:
-    """A_k: the map without bias from the student's features to the teacher's, Xavier-normal."""
-    adaptor = nn.Linear(dim, teacher_dim, bias=False)
-    nn.init.xavier_normal_(adaptor.weight, generator=generator)
-    return adaptor
 
 
 def feature_loss(adapted: Tensor, teacher: Tensor) -> Tensor:  # (n, d), (n, e) -> ()

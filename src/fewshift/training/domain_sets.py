@@ -45,22 +45,21 @@ class DomainSets:
     def at(self, step: int, team: Team = ALONE) -> Sets:
         """This process's sets of this step."""
         team.check_enough(self.count, "sets of images")
-        numbers = range(step * self.count, (step + 1) * self.count)
-        chosen = [self._domain(number) for number in numbers]
         mine = team.share(range(self.count))
-        drawn = np.stack([self.streams[chosen[j][0]].at(chosen[j][1]) for j in mine])  # (sets, 2, size)
+        chosen = [self._domain(step * self.count + number) for number in mine]
+        streams = [self.streams[domain] for domain, _ in chosen]
+        drawn = np.stack([stream.at(turn) for stream, (_, turn) in zip(streams, chosen, strict=True)])
         places = (np.array(mine)[:, None] * self.size + np.arange(self.size)).reshape(-1)
         varied = draw(self.augmentation, self.count * self.size, np.random.default_rng([self.seed, step]))
-        spared = [self.streams[chosen[j][0]].domain.name in self.never_mirrored for j in mine]
+        spared = [stream.domain.name in self.never_mirrored for stream in streams]
         varied = varied.of(places).unmirrored(np.repeat(spared, self.size))
         device = self.streams[0].domain.device
-        rows, labels = to_device(np.ascontiguousarray(drawn.swapaxes(0, 1)), device)
+        rows, labels = to_device(np.ascontiguousarray(drawn.swapaxes(0, 1)), device)  # (sets, size) each
         levels = [
-            self.streams[chosen[j][0]].domain.gather(part).permute(0, 2, 3, 1)
-            for j, part in zip(mine, rows, strict=True)
+            stream.domain.gather(part).permute(0, 2, 3, 1) for stream, part in zip(streams, rows, strict=True)
         ]
         images = augment(torch.cat(levels).permute(0, 3, 1, 2), self.augmentation, varied)
-        owners = to_device(np.array([chosen[j][0] for j in mine], np.int64), device)
+        owners = to_device(np.array([domain for domain, _ in chosen], np.int64), device)
         return Sets(images.contiguous().view(len(mine), self.size, *images.shape[1:]), labels, owners)
 
     def _domain(self, number: int) -> tuple[int, int]:

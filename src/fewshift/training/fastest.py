@@ -8,7 +8,7 @@ from fewshift.nets.frozen_net import cannot_graph
 from fewshift.nets.last_map import LastMap
 from fewshift.nets.precision import DEFAULT, Precision, precision_for
 from fewshift.training.graphed import GraphedBatches
-from fewshift.training.last_map_gradients import by_features
+from fewshift.training.last_map_descent import by_features
 from fewshift.training.metagradients import FoldedOneByOne, MetaGradients, OneByOne
 
 

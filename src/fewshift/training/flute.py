@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -31,12 +30,13 @@ from fewshift.nets.resnet import ResNet18
 from fewshift.nets.tensor_file import join, part
 from fewshift.progress import Track, silent
 from fewshift.training.augment import Augmentation
-from fewshift.training.checkpoint import identity_of, learner_tensors, restore_learner
+from fewshift.training.checkpoint import Kept, identity_of
 from fewshift.training.cosine_heads import class_means, random_rows
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.domain_sets import domain_sets
 from fewshift.training.loop import Metrics, Outcome, Validation, Watch, run
 from fewshift.training.named import length
+from fewshift.training.refusals import above_zero, at_least
 from fewshift.training.schedule import cosine_doubling, take_step
 from fewshift.training.tasks import ResidentTasks, validation_addresses
 from fewshift.training.validation import by_domain
@@ -63,11 +63,8 @@ class TemplateSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("updates", "sets_per_update", "set_size", "period"):
-            if getattr(self, name) < 1:
-                raise FewshiftError(f"train flute: {name} is {getattr(self, name)}: give 1 or more")
-        if not 0 < self.rate < inf:
-            raise FewshiftError(f"train flute: the rate is {self.rate}: give more than 0")
+        at_least(1, "train flute: ", self, "updates", "sets_per_update", "set_size", "period")
+        above_zero("train flute: the rate", self.rate)
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ class TrainedTemplate:
     outcome: Outcome
 
 
-class TemplateLearner:
+class TemplateLearner(Kept):
     """Convolutions for all domains; FiLM and a slice of the head for each."""
 
     kind, unit = "flute", "images"
@@ -128,6 +125,7 @@ class TemplateLearner:
             momentum=settings.momentum,
         )
         self.weights = {f"{g}/{n}": w for g, group in self.groups.items() for n, w in group.items()}
+        self.parts, self.moved_by = {"weights": self.weights}, {"optimizer": (self.optimizer, self.weights)}
         self.template = Backbone(first.net, self.frozen, FilmSites(tuple(films)))
         self.own = by_own_moments(self.template)
         owners = torch.repeat_interleave(torch.arange(len(classes)), torch.tensor(classes))
@@ -186,14 +184,6 @@ class TemplateLearner:
             return accuracy(cosine_logits(settled(film, query.images), centres), query.labels)
 
         return by_domain(self.checked_on, accuracy_of, self.device, self.team)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All weights and what the optimizer remembers of them."""
-        return learner_tensors("weights", self.weights, self.optimizer)
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Return to a state that `tensors` gave."""
-        restore_learner(tensors, "weights", self.weights, self.optimizer)
 
 
 def train_template(

@@ -16,11 +16,12 @@ from torch import Tensor
 from fewshift.core.precond import DomainPreconditioners, init_root, low_rank
 from fewshift.core.spectrum import largest_eigenvalue_estimate
 from fewshift.core.starts import DomainStarts, LowRankStarts, shortened
+from fewshift.core.updates import Preconditioned
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.last_map import LastMapEngine, why_not_last_only
-from fewshift.nets.tensor_file import join, part
-from fewshift.training.checkpoint import copy_into, restore_optimizers, tensors_of_optimizers
+from fewshift.nets.tensor_file import part
+from fewshift.training.checkpoint import Kept
 from fewshift.training.distributed import Team
 from fewshift.training.last_map_descent import after_descent, features_of
 from fewshift.training.loop import Metrics, Validation
@@ -35,7 +36,7 @@ OF_DOMAINS = ("roots", "starts")  # R, D
 COMMON = "common"  # C, under one name beside the domains'
 
 
-class LastMapLearner:
+class LastMapLearner(Kept):
     """R_k and D_k of every domain, moved by its tasks, which hold features; and C, moved by all."""
 
     kind, unit = "preconditioners", "tasks"
@@ -53,7 +54,6 @@ class LastMapLearner:
         self.base = backbone.init()[self.site]
         self.engine = LastMapEngine(backbone)
         self.learned = self._first()
-        self.names = {name: list(tensors) for name, tensors in self.learned.items()}
         self.optimizers: dict[str, torch.optim.Optimizer] = {
             name: torch.optim.AdamW(
                 list(tensors.values()), lr=settings.start_rate, weight_decay=settings.start_weight_decay
@@ -66,6 +66,8 @@ class LastMapLearner:
             momentum=settings.momentum,
             weight_decay=settings.weight_decay,
         )
+        self.parts = self.learned
+        self.moved_by = {f"optimizer of {w}": (rule, self.learned[w]) for w, rule in self.optimizers.items()}
 
     def update(self, step: int) -> Metrics:
         """Lines 6 to 12 of Algorithm 1: the mean over a batch of tasks, one optimizer step."""
@@ -112,21 +114,14 @@ class LastMapLearner:
 
         def accuracy_of(address: Address) -> Tensor:
             root, own = (self.learned[name][address.domain].detach() for name in OF_DOMAINS)
-            start, matrix = {self.site: self._shared() + own}, {self.site: low_rank(root)}
+            start, rule = (
+                {self.site: self._shared() + own},
+                Preconditioned({self.site: low_rank(root)}, rates),
+            )
             episode = self.tasks.episode(address)
-            return adapted_accuracy(self.engine, episode, start, matrix, rates, settings.validation_steps)
+            return adapted_accuracy(self.engine, episode, start, rule, settings.validation_steps)
 
         return by_domain(self.checked_on, accuracy_of, self.device, self.team)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Everything learned, and what the optimizers remember of it."""
-        return join({**self.learned, **tensors_of_optimizers(self.optimizers, self.names)})
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Return to a state that `tensors` gave."""
-        for name, own in self.learned.items():
-            copy_into(own, part(tensors, name))
-        restore_optimizers(self.optimizers, self.names, tensors)
 
     def _first(self) -> dict[str, dict[str, Tensor]]:
         settings, generator = self.settings, torch.Generator().manual_seed(self.settings.seed)

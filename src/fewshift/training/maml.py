@@ -16,10 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fewshift.core.descent import descend
+from fewshift.core.descent import descend, detached, unroll
 from fewshift.core.losses import accuracy
 from fewshift.core.rules import Rule, rule_named
-from fewshift.core.unroll import unroll
 from fewshift.core.updates import Update
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
@@ -29,9 +28,9 @@ from fewshift.nets.tensor_file import join, part
 from fewshift.progress import Track, silent
 from fewshift.training.checkpoint import identity_of
 from fewshift.training.distributed import ALONE, Team
-from fewshift.training.loop import Outcome, Validation, Watch, run
+from fewshift.training.loop import Validation, Watch, run
 from fewshift.training.named import owned
-from fewshift.training.task_learner import Judged, TaskLearner, TaskSettings
+from fewshift.training.task_learner import EpisodeLearner, Judged, TaskSettings, TrainedPart
 from fewshift.training.tasks import TaskSource
 from fewshift.training.validation import by_domain
 from fewshift.types import Address, Episode, TaskParams
@@ -74,12 +73,10 @@ class MamlSettings(TaskSettings):
 
 
 @dataclass(frozen=True)
-class TrainedMaml:
-    """What a run gives, on the CPU: the part of a kit, and the method whose part it is."""
+class TrainedMaml(TrainedPart):
+    """Beside it, the method whose part it is."""
 
     method: str
-    part: Part
-    outcome: Outcome
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ def task_judge(learned: Mapping[str, Tensor], meta: MetaLearned) -> Callable[[Ep
 
     def judge(episode: Episode) -> Judged:
         weights = meta.weights(learned)
-        still = weights if settings.order == 2 else {name: w.detach() for name, w in weights.items()}
+        still = weights if settings.order == 2 else detached(weights)
         trajectory = unroll(
             net.inner_objective(still, episode.task),
             net.start(weights, episode.task),
@@ -140,28 +137,30 @@ def task_judge(learned: Mapping[str, Tensor], meta: MetaLearned) -> Callable[[Ep
         )
         logits = net.query_logits(weights, trajectory.params, episode)
         loss = F.cross_entropy(logits, episode.query.labels)
-        return Judged(loss, logits, {"support_loss": trajectory.losses[0]})
+        right = accuracy(logits.detach(), episode.query.labels)
+        return Judged(loss, {"accuracy": right, "support_loss": trajectory.losses[0]})
 
     return judge
 
 
-class MamlLearner(TaskLearner):
+class MamlLearner(EpisodeLearner):
     """Weights and rule by Adam, the rate falling in steps."""
 
+    settings: MamlSettings
+
     def __init__(self, backbone: Backbone, tasks: TaskSource, settings: MamlSettings, team: Team) -> None:
-        self.maml, self.meta = settings, meta_learned(backbone, settings)
-        learned = self.meta.start()
-        learned = {name: tensor.requires_grad_() for name, tensor in learned.items()}
+        self.meta = meta_learned(backbone, settings)
+        learned = {name: tensor.requires_grad_() for name, tensor in self.meta.start().items()}
         judge = task_judge(learned, self.meta)
         super().__init__("maml", learned, judge, ("support_loss",), tasks, settings, team)
 
     def rate(self, step: int) -> float:
         """The step size of this step."""
-        return self.maml.rate * self.maml.fall ** (step // self.maml.fall_every)
+        return self.settings.rate * self.settings.fall ** (step // self.settings.fall_every)
 
     def validate(self) -> Validation | None:
         """Accuracy after the test's steps on VALID tasks."""
-        settings = self.maml
+        settings = self.settings
         with torch.no_grad():
             weights, update = self.meta.weights(self.weights), self.meta.update(self.weights)
 
@@ -193,7 +192,7 @@ def train_maml(
     identity = identity_of(settings, "updates", tasks=tasks.identity(), backbone=backbone.fingerprint())
     outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     learned = part(outcome.checkpoint().tensors, "weights")
-    return TrainedMaml(learner.meta.rule.method, maml_part(backbone.to("cpu"), settings, learned), outcome)
+    return TrainedMaml(maml_part(backbone.to("cpu"), settings, learned), outcome, learner.meta.rule.method)
 
 
 def maml_part(backbone: Backbone, settings: MamlSettings, learned: Mapping[str, Tensor]) -> Part:

@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fewshift.core.losses import Scored, inner_objective, scored_outer_objective
+from fewshift.core.losses import inner_objective, scored_outer_objective
 from fewshift.core.metagrad import MetaGradient, meta_gradient
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.folded_resnet import FoldedResNet, SupportFeatures, folded_resnet
@@ -48,10 +48,7 @@ class OneByOne:
 
     def __call__(self, jobs: Iterable[Job], inner: InnerLevel, starts: bool) -> Iterator[MetaGradient]:
         """The definition that every other way must equal."""
-        for job in jobs:
-            inside = inner_objective(self.backbone, job.episode.task)
-            outside = scored_outer_objective(self.backbone, job.episode)
-            yield _one(job, inner, starts, self.backbone.sites[-1], inside, outside)
+        return _each(jobs, inner, starts, self.backbone, lambda job: (self.backbone, self.backbone))
 
 
 @dataclass(frozen=True)
@@ -72,13 +69,16 @@ class FoldedOneByOne:
     def __call__(self, jobs: Iterable[Job], inner: InnerLevel, starts: bool) -> Iterator[MetaGradient]:
         """Equal to `OneByOne` up to rounding."""
         if inner.order == 2:
-            yield from OneByOne(self.backbone)(jobs, inner, starts)
-            return
-        for job in jobs:
-            support = job.episode.task.support.images
-            inside = inner_objective(_held(self.net, support, tuple(job.start)), job.episode.task)
-            outside = scored_outer_objective(_fresh(self.net), job.episode)
-            yield _one(job, inner, starts, self.backbone.sites[-1], inside, outside)
+            return OneByOne(self.backbone)(jobs, inner, starts)
+        return _each(jobs, inner, starts, self.backbone, self._features)
+
+    def _features(self, job: Job) -> tuple[Features, Features]:
+        """Of the support images alone, where what no parameter changes is computed once; of any images."""
+        support = SupportFeatures(self.net, job.episode.task.support.images, tuple(job.start))
+        return (
+            lambda params, _: support(params),
+            lambda params, images: SupportFeatures(self.net, images, tuple(params))(params),
+        )
 
 
 def arithmetic_of(ways: MetaGradients) -> dict[str, str]:
@@ -100,35 +100,30 @@ def only_finite(found: MetaGradient, starts: bool) -> MetaGradient:
     if found.usable is not None:
         return found
     usable = is_finite(found, starts)
-    return replace(
-        found,
-        preconditioner={site: torch.where(usable, d, 0.0) for site, d in found.preconditioner.items()},
-        start={site: torch.where(usable, d, 0.0) for site, d in found.start.items()}
-        if starts
-        else found.start,
-        usable=usable,
+    pulls, start = (
+        {site: torch.where(usable, d, 0.0) for site, d in part.items()}
+        for part in (found.preconditioner, found.start)
     )
+    return replace(found, preconditioner=pulls, start=start if starts else found.start, usable=usable)
 
 
-def _one(
-    job: Job,
+def _each(
+    jobs: Iterable[Job],
     inner: InnerLevel,
     starts: bool,
-    last_site: str,
-    inside: Callable[[TaskParams], Tensor],
-    outside: Callable[[TaskParams], Scored],
-) -> MetaGradient:
-    rates = inner.rates(job.start, last_site)
-    matrices, steps = job.preconditioner, inner.steps
-    return meta_gradient(inside, outside, job.start, matrices, rates, steps, inner.order, exact_start=starts)
-
-
-def _held(net: FoldedResNet, images: Tensor, sites: tuple[str, ...]) -> Features:
-    """Features of these images alone: what no parameter changes is computed once."""
-    features = SupportFeatures(net, images, sites)
-    return lambda params, _: features(params)
-
-
-def _fresh(net: FoldedResNet) -> Features:
-    """Features of any images, for one use."""
-    return lambda params, images: SupportFeatures(net, images, tuple(params))(params)
+    backbone: Backbone,
+    features_of: Callable[[Job], tuple[Features, Features]],
+) -> Iterator[MetaGradient]:
+    """One after the other, by what gives a job's features of S, and of S and Q together."""
+    for job in jobs:
+        alone, together = features_of(job)
+        yield meta_gradient(
+            inner_objective(alone, job.episode.task),
+            scored_outer_objective(together, job.episode),
+            job.start,
+            job.preconditioner,
+            inner.rates(job.start, backbone.sites[-1]),
+            inner.steps,
+            inner.order,
+            exact_start=starts,
+        )

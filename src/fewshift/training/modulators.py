@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from fewshift.core.losses import accuracy
 from fewshift.core.mahalanobis import class_gaussians, mahalanobis_logits
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.film import block_norms, channels, film_backbone
@@ -25,8 +26,8 @@ from fewshift.nets.tensor_file import part
 from fewshift.progress import Track, silent
 from fewshift.training.checkpoint import identity_of
 from fewshift.training.distributed import ALONE, Team
-from fewshift.training.loop import Outcome, Watch, run
-from fewshift.training.task_learner import Judged, TaskLearner, TaskSettings
+from fewshift.training.loop import Watch, run
+from fewshift.training.task_learner import EpisodeLearner, Judged, TaskSettings, TrainedPart
 from fewshift.training.tasks import Sampling, TaskSource
 from fewshift.types import Episode
 
@@ -45,14 +46,6 @@ class ModulatorSettings(TaskSettings):
     code: int = CODE  # numbers in a set's code, filters of the encoder
     penalty: float = 1e-3  # on the squared gains
     gate: float = 0.1  # weight of the gate's cross-entropy; only tri-M has a gate
-
-
-@dataclass(frozen=True)
-class TrainedModulator:
-    """What a run gives, on the CPU."""
-
-    part: Part
-    outcome: Outcome
 
 
 def new_modulator(which: Which, backbone: Backbone, domains: int, code: int, seed: int) -> nn.Module:
@@ -77,13 +70,13 @@ def task_judge(
         entropy = F.cross_entropy(logits, query.labels)
         loss = entropy * len(query.labels) / settings.tasks_per_update
         loss = loss + settings.penalty * gain_penalty(modulator)
+        numbers = {"accuracy": accuracy(logits.detach(), query.labels), "cross_entropy": entropy}
         if found.domain_logits is None:
-            return Judged(loss, logits, {"cross_entropy": entropy})
+            return Judged(loss, numbers)
         place = domains.index(episode.domain)
         gate = -found.domain_logits.log_softmax(dim=-1)[place]
         right = (found.domain_logits.argmax() == place).to(gate.dtype)
-        numbers = {"cross_entropy": entropy, "gate": gate, "domain_accuracy": right}
-        return Judged(loss + settings.gate * gate, logits, numbers)
+        return Judged(loss + settings.gate * gate, {**numbers, "gate": gate, "domain_accuracy": right})
 
     return judge
 
@@ -99,14 +92,14 @@ def train_modulator(
     resume: bool = False,
     track: Track = silent,
     team: Team = ALONE,
-) -> TrainedModulator:
+) -> TrainedPart:
     """Meta-train Simple CNAPS's (`cnaps`) or tri-M's (`trim`) hyper-network for a frozen backbone."""
     modulator = new_modulator(which, backbone, len(tasks.domains), settings.code, settings.seed)
     modulator.to(backbone.device).train()
     judge = task_judge(film_backbone(backbone), modulator, tasks.domains, settings)
     numbers = ("cross_entropy",) if which == "cnaps" else ("cross_entropy", "gate", "domain_accuracy")
-    learner = TaskLearner(which, dict(modulator.named_parameters()), judge, numbers, tasks, settings, team)
+    learner = EpisodeLearner(which, dict(modulator.named_parameters()), judge, numbers, tasks, settings, team)
     identity = identity_of(settings, "updates", tasks=tasks.identity(), backbone=backbone.fingerprint())
     outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     learned = part(outcome.checkpoint().tensors, "weights")
-    return TrainedModulator(Part(learned, {"code": settings.code, "domains": list(tasks.domains)}), outcome)
+    return TrainedPart(Part(learned, {"code": settings.code, "domains": list(tasks.domains)}), outcome)

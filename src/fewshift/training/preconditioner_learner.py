@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -10,11 +10,12 @@ from torch import Tensor
 from fewshift.core.metagrad import root_gradients
 from fewshift.core.precond import design_named, initial_preconditioners
 from fewshift.core.spectrum import largest_eigenvalue_estimate, sharpest_and_non_pd
+from fewshift.core.updates import Preconditioned, site_rates
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.choice import choose_engine
 from fewshift.nets.engine import Engine
-from fewshift.nets.tensor_file import join, part
-from fewshift.training.checkpoint import copy_into, restore_optimizers, tensors_of_optimizers
+from fewshift.nets.tensor_file import join
+from fewshift.training.checkpoint import Kept
 from fewshift.training.distributed import Team
 from fewshift.training.loop import Metrics, Validation
 from fewshift.training.metagradients import Job, MetaGradients, only_finite
@@ -26,7 +27,7 @@ from fewshift.training.validation import adapted_accuracy, by_domain
 from fewshift.types import Address, Preconditioner, TaskParams
 
 
-class PreconditionerLearner:
+class PreconditionerLearner(Kept):
     """M_1 .. M_K, each moved by the tasks of its own domain only.
 
     A domain without a task in an update keeps its M and its momentum as they are; with `stratified` tasks
@@ -65,20 +66,19 @@ class PreconditionerLearner:
         own = zeros(self.start) if common else self.start
         self.starts = {domain: owned(own) for domain in tasks.domains if settings.train_starts}
         self.design = design_named(settings.design)
-        named = self._named()
-        self.names = {what: list(tensors) for what, tensors in named.items()}
+        self.parts = {"roots": join(self.roots), "starts": join(self.starts), "common": self.common}
         self.optimizers: dict[str, torch.optim.Optimizer] = {
             "roots": torch.optim.SGD(
-                list(named["roots"].values()),
+                list(self.parts["roots"].values()),
                 lr=settings.rate,
                 momentum=settings.momentum,
                 weight_decay=settings.weight_decay,
             )
         }
-        if settings.train_starts:
-            for what in ("starts", "common") if common else ("starts",):
-                values = list(named[what].values())
+        for what in ("starts", "common"):
+            if values := list(self.parts[what].values()):
                 self.optimizers[what] = torch.optim.Adam(values, lr=settings.start_rate)
+        self.moved_by = {f"optimizer of {w}": (rule, self.parts[w]) for w, rule in self.optimizers.items()}
 
     def update(self, step: int) -> Metrics:
         """Lines 6 to 12 of Algorithm 1: the mean over a batch of tasks, one optimizer step."""
@@ -126,26 +126,15 @@ class PreconditionerLearner:
     def validate(self) -> Validation | None:
         """Accuracy after 40 steps with the P of each task's own domain, on VALID tasks."""
         settings = self.settings
-        adapters, last = settings.validation_rates
-        rates = dict.fromkeys(self.start, adapters) | {self.backbone.sites[-1]: last}
+        rates = site_rates(self.start, *settings.validation_rates, self.backbone.sites[-1])
         matrices = self._preconditioners(self.tasks.domains)
 
         def accuracy_of(address: Address) -> Tensor:
-            start, matrix = self._start_of(address.domain), matrices[address.domain]
+            start, rule = self._start_of(address.domain), Preconditioned(matrices[address.domain], rates)
             episode = self.tasks.episode(address)
-            return adapted_accuracy(self.engine, episode, start, matrix, rates, settings.validation_steps)
+            return adapted_accuracy(self.engine, episode, start, rule, settings.validation_steps)
 
         return by_domain(self.checked_on, accuracy_of, self.device, self.team)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Roots, starts and what the optimizers remember of them."""
-        return join({**self._named(), **tensors_of_optimizers(self.optimizers, self.names)})
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Return to a state that `tensors` gave."""
-        for what, own in self._named().items():
-            copy_into(own, part(tensors, what))
-        restore_optimizers(self.optimizers, self.names, tensors)
 
     def _rate(self, step: int) -> float:
         return cosine_restarts(self.settings.rate, step, self.settings.period)
@@ -167,7 +156,7 @@ class PreconditionerLearner:
             take_step(optimizer, self._rate(step) if what == "roots" else start_rate)
 
     def _root_gradients(self, roots: Tensor, pulls: Tensor) -> Tensor:  # (k, r, m), (k, m, m) -> (k, r, m)
-        found = root_gradients(self.design, {"": roots}, {"": pulls})[""]
+        found = root_gradients(self.design, roots, pulls)
         if self.settings.normalise:
             found = found / torch.linalg.matrix_norm(found, keepdim=True).clamp_min(1e-30)
         return found
@@ -206,15 +195,10 @@ class PreconditionerLearner:
     @torch.no_grad()
     def _spectrum(self) -> dict[str, Tensor]:
         """The largest eigenvalue; and where a design promises nothing, the share that is not definite."""
-        stacks = [
-            self.design(torch.stack([self.roots[domain][site] for domain in self.roots]))
-            for site in self.start
-        ]
+        of_domains = self.roots.values()
+        stacks = [self.design(torch.stack([roots[site] for roots in of_domains])) for site in self.start]
         if self.settings.design != "free":
             values = [largest_eigenvalue_estimate(stack).max() for stack in stacks]
             return {"largest_eigenvalue": torch.stack(values).max()}
         largest, share = sharpest_and_non_pd(stacks)
         return {"largest_eigenvalue": largest, "non_pd_rate": share}
-
-    def _named(self) -> dict[str, dict[str, Tensor]]:
-        return {"roots": join(self.roots), "starts": join(self.starts), "common": self.common}

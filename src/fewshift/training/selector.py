@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fewshift.core.losses import accuracy
 from fewshift.core.urt import initial_selector, selector_loss
 from fewshift.data.protocol import VARYING, Protocol
 from fewshift.data.resident import ResidentDomain
@@ -22,9 +23,9 @@ from fewshift.nets.tensor_file import part
 from fewshift.progress import Track, silent
 from fewshift.training.checkpoint import identity_of
 from fewshift.training.distributed import ALONE, Team
-from fewshift.training.loop import Outcome, Watch, run
+from fewshift.training.loop import Watch, run
 from fewshift.training.named import fingerprint
-from fewshift.training.task_learner import Judged, TaskLearner, TaskSettings
+from fewshift.training.task_learner import EpisodeLearner, Judged, TaskSettings, TrainedPart
 from fewshift.training.tasks import ResidentTasks
 from fewshift.types import Episode
 
@@ -44,14 +45,6 @@ class SelectorSettings(TaskSettings):
     heads: int = 2
     hidden: int = 1024  # length of questions and answers
     penalty: float = 0.1  # of ‖AᵀA − I‖²
-
-
-@dataclass(frozen=True)
-class TrainedSelector:
-    """What a run gives, on the CPU."""
-
-    part: Part
-    outcome: Outcome
 
 
 @dataclass(frozen=True)
@@ -86,7 +79,7 @@ def train_selector(
     resume: bool = False,
     track: Track = silent,
     team: Team = ALONE,
-) -> TrainedSelector:
+) -> TrainedPart:
     """Learn which extractors to attend to, on these domains' TRAIN classes."""
     device = extractors.backbones[0].device
     tasks = ResidentTasks({n: with_features(d, extractors, track) for n, d in domains.items()}, protocol)
@@ -104,11 +97,13 @@ def train_selector(
         entropy, apart, logits = selector_loss(
             weights, support.images, support.labels, episode.task.way, query.images, query.labels
         )
-        return Judged(entropy + settings.penalty * apart, logits, {"cross_entropy": entropy, "apart": apart})
+        right = accuracy(logits.detach(), query.labels)
+        numbers = {"accuracy": right, "cross_entropy": entropy, "apart": apart}
+        return Judged(entropy + settings.penalty * apart, numbers)
 
-    learner = TaskLearner("selector", weights, judge, ("cross_entropy", "apart"), tasks, settings, team)
+    learner = EpisodeLearner("selector", weights, judge, ("cross_entropy", "apart"), tasks, settings, team)
     frozen = {d: b.frozen for d, b in zip(extractors.domains, extractors.backbones, strict=True)}
     identity = identity_of(settings, "updates", tasks=tasks.identity(), extractors=fingerprint(frozen))
     outcome = run(learner, folder, identity, settings.updates, watch, resume=resume, track=track, team=team)
     learned = part(outcome.checkpoint().tensors, "weights")
-    return TrainedSelector(Part(learned, {"domains": list(extractors.domains)}), outcome)
+    return TrainedPart(Part(learned, {"domains": list(extractors.domains)}), outcome)

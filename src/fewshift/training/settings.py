@@ -12,8 +12,8 @@ from fewshift.core.updates import site_rates
 from fewshift.errors import FewshiftError
 from fewshift.training.augment import Augmentation
 from fewshift.training.distill import Distillation
-from fewshift.training.tasks import Sampling
-from fewshift.types import Split
+from fewshift.training.refusals import above_zero, at_least
+from fewshift.training.tasks import TaskChoice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +37,11 @@ class BackboneSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        counts = {"updates": self.updates, "period": self.period, "width": self.width}
-        counts |= {f"the batch of {name}": size for name, size in self.batches.items()}
-        for name, value in {**counts, "default_batch": self.default_batch}.items():
-            if value < 1:
-                raise FewshiftError(f"train backbone: {name} is {value}: give 1 or more")
-        if not 0 < self.rate < inf:
-            raise FewshiftError(f"train backbone: the rate is {self.rate}: give more than 0")
+        at_least(1, "train backbone: ", self, "updates", "period", "width", "default_batch")
+        for name, size in self.batches.items():
+            if size < 1:
+                raise FewshiftError(f"train backbone: the batch of {name} is {size}: give 1 or more")
+        above_zero("train backbone: the rate", self.rate)
 
     def batch(self, domain: str) -> int:
         """How many images of this domain a step reads."""
@@ -74,8 +72,10 @@ class InnerLevel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreconditionerSettings:
+class PreconditionerSettings(TaskChoice):
     """Everything Algorithm 1 leaves to choose. The defaults are the paper's for eight domains."""
+
+    stage = "train preconditioners"
 
     updates: int = 10_000
     tasks_per_update: int = 16
@@ -93,34 +93,27 @@ class PreconditionerSettings:
     start_rate: float = 1e-3  # of Adam: starting values are ours, and their sites differ much in scale
     start_rank: int | None = None  # theta_0^k = theta_0 + U_k V_k of this rank, for the last map alone
     start_weight_decay: float = 0.0  # towards theta_0, of such starting values
-    sampling: Sampling = "stratified"
-    split: Split = "train"  # whose classes the tasks are made of
-    validation_split: Split = "valid"
     validation_tasks: int = 50  # per domain; 0 for no validation
     validation_steps: int = 40
     validation_rates: tuple[float, float] = (0.05, 0.30)  # adapters, last map: the test rates of seen domains
     spectrum_every: int = 50  # steps between looks at the largest eigenvalue
-    seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         design_named(self.design)
-        for name in ("updates", "tasks_per_update", "period", "spectrum_every"):
-            if getattr(self, name) < 1:
-                raise FewshiftError(f"train preconditioners: {name} is {getattr(self, name)}: give 1 or more")
-        if self.start_rank is not None and self.start_rank < 1:
-            raise FewshiftError(f"train preconditioners: start_rank is {self.start_rank}: give 1 or more")
-        for name, rate in (("rate", self.rate), ("rate of the starting values", self.start_rate)):
-            if not 0 < rate < inf:
-                raise FewshiftError(f"train preconditioners: the {name} is {rate}: give more than 0")
+        at_least(1, f"{self.stage}: ", self, "period", "spectrum_every", "start_rank")
+        above_zero(f"{self.stage}: the rate of the starting values", self.start_rate)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifierSettings:
+class ClassifierSettings(TaskChoice):
     """Everything Algorithm 2 leaves to choose. The defaults are the paper's.
 
     `auxiliary` is λ of Eq. 12; 0 leaves the inner level out altogether (cross-entropy only). `cross_entropy`
     False leaves the domain labels out (auxiliary loss only).
     """
+
+    stage = "train classifier"
 
     updates: int = 4_000
     tasks_per_update: int = 16
@@ -132,20 +125,14 @@ class ClassifierSettings:
     rate: float = 1e-3
     weight_decay: float = 7e-4
     period: int = 500
-    sampling: Sampling = "stratified"
-    split: Split = "train"
-    validation_split: Split = "valid"
     validation_tasks: int = 20  # per domain; 0 for no validation
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("updates", "tasks_per_update", "period", "width"):
-            if getattr(self, name) < 1:
-                raise FewshiftError(f"train classifier: {name} is {getattr(self, name)}: give 1 or more")
-        if not (0 < self.rate < inf and 0 <= self.auxiliary < inf):
+        super().__post_init__()
+        at_least(1, f"{self.stage}: ", self, "period", "width")
+        if not 0 <= self.auxiliary < inf:
             raise FewshiftError(
-                f"train classifier: rate {self.rate}, auxiliary {self.auxiliary}: give a rate above 0 and an "
-                "auxiliary weight of 0 or more"
+                f"{self.stage}: auxiliary is {self.auxiliary}: give an auxiliary weight of 0 or more"
             )
         if not self.cross_entropy and self.auxiliary == 0:
             raise FewshiftError(

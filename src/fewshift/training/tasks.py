@@ -3,80 +3,31 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 import torch
 
-from fewshift.data.pixels import PixelRule
-from fewshift.data.plan import Choices, TaskPlan, choices, plan_task
-from fewshift.data.protocol import VARYING
-from fewshift.data.protocol import Protocol as EpisodeProtocol
+from fewshift.data.plan import Choices, choices, plan_task
+from fewshift.data.protocol import VARYING, Protocol
 from fewshift.data.random import keyed_stream
-from fewshift.data.spec import Spec
 from fewshift.errors import DataError, FewshiftError
+from fewshift.training.refusals import above_zero, at_least
 from fewshift.types import Address, Episode, Split
+
+if TYPE_CHECKING:  # they are made of tasks in turn
+    from fewshift.data.resident import ResidentDomain
+    from fewshift.training.features import FeatureDomain
+    from fewshift.training.streamed import StreamedDomain
 
 Sampling: TypeAlias = Literal["stratified", "uniform"]
 
 
-class TaskSource(Protocol):
-    """Tasks by address, on the device where they are learned from."""
-
-    @property
-    def domains(self) -> tuple[str, ...]:
-        """The domains that have tasks, in the order of the coefficients."""
-        ...
-
-    @property
-    def strangers(self) -> tuple[str, ...]:
-        """Made-up domains that have tasks, too, but nothing of their own to learn."""
-        ...
-
-    def has(self, domain: str, split: Split) -> bool:
-        """Are there classes of this split at all?"""
-        ...
-
-    def check(self, domain: str, split: Split) -> None:
-        """Complain where these classes cannot give a task."""
-        ...
-
-    def episode(self, address: Address) -> Episode:
-        """The task at this address."""
-        ...
-
-    def identity(self) -> dict[str, object]:
-        """What decides the tasks: data and protocol, ready for JSON."""
-        ...
-
-
-class Held(Protocol):
-    """What tasks are gathered from: a domain's images, or what a network makes of them, on a device."""
-
-    @property
-    def spec(self) -> Spec:
-        """The whole domain's."""
-        ...
-
-    @property
-    def device(self) -> torch.device:
-        """Where it is held."""
-        ...
-
-    @property
-    def rule(self) -> PixelRule:
-        """How its images were read."""
-        ...
-
-    @property
-    def made_of(self) -> str:
-        """The name of its pixels, or of its features."""
-        ...
-
-    def episode(self, plan: TaskPlan) -> Episode:
-        """The task of this plan."""
-        ...
+# What tasks are gathered from: a domain's images, or what a network makes of them, on a device.
+Held: TypeAlias = "ResidentDomain | StreamedDomain | FeatureDomain"
+TaskSource: TypeAlias = "ResidentTasks | AroundTasks"  # tasks by address, where they are learned from
 
 
 @dataclass(frozen=True)
@@ -84,7 +35,7 @@ class ResidentTasks:
     """Tasks gathered from images or features that are held on a device."""
 
     residents: Mapping[str, Held]
-    protocol: EpisodeProtocol = VARYING
+    protocol: Protocol = VARYING
     _choices: dict[tuple[str, Split], Choices] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -135,10 +86,18 @@ class ResidentTasks:
         return self._choices[domain, split]
 
 
-class AroundTasks:
+class AroundTasks(ABC):
     """What a source around another has of the one inside; `episode` and `identity` are its own."""
 
-    tasks: ResidentTasks | AroundTasks
+    tasks: TaskSource
+
+    @abstractmethod
+    def episode(self, address: Address) -> Episode:
+        """The task at this address."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, object]:
+        """What decides the tasks: data and protocol, ready for JSON."""
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -151,7 +110,7 @@ class AroundTasks:
         return self.tasks.strangers
 
     @property
-    def protocol(self) -> EpisodeProtocol:
+    def protocol(self) -> Protocol:
         """The protocol of the tasks."""
         return self.tasks.protocol
 
@@ -164,28 +123,24 @@ class AroundTasks:
         self.tasks.check(domain, split)
 
 
-class TaskChoice(Protocol):
-    """The settings that say which tasks a step learns from."""
+@dataclass(frozen=True, kw_only=True)
+class TaskChoice:
+    """How far a run on tasks goes, which tasks it learns from and which ones it is validated on."""
 
-    @property
-    def seed(self) -> int:
-        """Decides the tasks."""
-        ...
+    stage: ClassVar[str] = "training"
 
-    @property
-    def split(self) -> Split:
-        """Whose classes they are made of."""
-        ...
+    updates: int
+    tasks_per_update: int
+    rate: float
+    sampling: Sampling = "stratified"
+    split: Split = "train"  # whose classes the tasks are made of
+    validation_split: Split = "valid"
+    validation_tasks: int  # per domain; 0 for no validation
+    seed: int = 0
 
-    @property
-    def tasks_per_update(self) -> int:
-        """How many there are a step."""
-        ...
-
-    @property
-    def sampling(self) -> Sampling:
-        """How their domains are chosen."""
-        ...
+    def __post_init__(self) -> None:
+        at_least(1, f"{self.stage}: ", self, "updates", "tasks_per_update")
+        above_zero(f"{self.stage}: the rate", self.rate)
 
 
 def chosen_tasks(stage: str, settings: TaskChoice, domains: Sequence[str], step: int) -> list[Address]:

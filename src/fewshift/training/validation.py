@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fewshift.core.centroids import cosine_logits, prototypes
 from fewshift.core.losses import accuracy
-from fewshift.core.updates import Preconditioned
+from fewshift.core.updates import Update
 from fewshift.nets.engine import Engine
 from fewshift.training.distributed import Team
 from fewshift.training.loop import Validation
-from fewshift.types import Address, Episode, Preconditioner, Rates, TaskParams
+from fewshift.types import Address, Episode, TaskParams
 
 CHUNK = 512  # images per pass
 
@@ -45,10 +46,10 @@ def centroid_accuracy(embed: Callable[[Tensor], Tensor], episode: Episode) -> Te
 
 
 def adapted_accuracy(
-    engine: Engine, episode: Episode, start: TaskParams, matrices: Preconditioner, rates: Rates, steps: int
+    engine: Engine, episode: Episode, start: TaskParams, update: Update[Any], steps: int
 ) -> Tensor:  # -> ()
-    """Of the nearest-centroid classifier after `steps` preconditioned steps (Eq. 16)."""
-    final = engine.adapt(episode.task, start, Preconditioned(matrices, rates), steps).params
+    """Of the nearest-centroid classifier after `steps` steps (Eq. 16 where they are preconditioned)."""
+    final = engine.adapt(episode.task, start, update, steps).params
     return centroid_accuracy(lambda images: engine.embed(final, images), episode)
 
 
