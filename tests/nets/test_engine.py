@@ -209,7 +209,7 @@ def test_an_embedding_does_not_depend_on_its_batch(
     images = make_task(12).support.images
     whole = worker.embed(params, images)
     monkeypatch.setattr("fewshift.nets.folded_resnet.CPU_CHUNK", 5)
-    monkeypatch.setattr("fewshift.nets.engine.CHUNK", 5)
+    monkeypatch.setattr("fewshift.nets.backbone.CHUNK", 5)
     torch.testing.assert_close(worker.embed(params, images), whole, rtol=0, atol=1e-12)
     torch.testing.assert_close(worker.embed(params, images[7:8]), whole[7:8], rtol=0, atol=1e-12)
 

@@ -20,7 +20,6 @@ from fewshift.nets.resnet import ResNet18
 from fewshift.nets.timm_models import timm_model
 
 TIMM = "timm:"  # before the name of a timm model, where a kit is named
-PACKAGES = {"lite0": PACKAGE, "timm": "timm"}  # that carry the weights of these networks
 LITE0_SIZE = 160  # of 96, 128 and 160 the best on validation tasks; its weights were trained at 224
 LITE0_IMAGES = ImageSettings(LITE0_SIZE, "practical", (CENTRE,) * 3, (SPREAD,) * 3)
 
@@ -38,12 +37,12 @@ def described(net: nn.Module) -> dict[str, Any] | None:
 
 def comes_from_a_package(architecture: Mapping[str, Any] | None) -> bool:
     """Are the weights in an installed package, so that a kit needs their fingerprint only?"""
-    return architecture is not None and architecture["name"] in PACKAGES
+    return architecture is not None and architecture["name"] in ("lite0", "timm")
 
 
 def available(architecture: Mapping[str, Any] | None) -> bool:
     """Is the package installed that carries the weights?"""
-    package = PACKAGES.get(architecture["name"]) if architecture else None
+    package = {"lite0": PACKAGE, "timm": "timm"}.get(architecture["name"]) if architecture else None
     return package is not None and importlib.util.find_spec(package) is not None
 
 

@@ -39,12 +39,10 @@ class Backbone:
         return self._apply(self.adapters.merge(self.frozen, params), images)
 
     @torch.no_grad()
-    def embed(
-        self, images: Tensor, params: TaskParams | None = None, chunk: int = CHUNK
-    ) -> Tensor:  # (n, 3, h, w) -> (n, dim)
+    def embed(self, images: Tensor, params: TaskParams | None = None) -> Tensor:  # (n, 3, h, w) -> (n, dim)
         """The features under these task parameters, or of the frozen network without any."""
         weights = self.frozen if params is None else self.adapters.merge(self.frozen, params)
-        return by_chunks(partial(self._apply, weights), images, chunk)
+        return by_chunks(partial(self._apply, weights), images, CHUNK)
 
     def init(self) -> TaskParams:
         """The parameters every task starts from."""

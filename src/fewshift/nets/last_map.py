@@ -84,13 +84,13 @@ def as_they_are(features: Tensor) -> Tensor:  # (n, d) -> (n, d)
 
 
 @torch.no_grad()
-def below_last(backbone: Backbone, images: Tensor, chunk: int = CHUNK) -> Tensor:  # (n, 3, h, w) -> (n, d)
+def below_last(backbone: Backbone, images: Tensor) -> Tensor:  # (n, 3, h, w) -> (n, d)
     """The features below the last map."""
     known = vars(backbone)  # a backbone never changes, so what was made of it is kept beside it
     if "_body" not in known:
         known["_body"] = body_of(backbone)
     body = known["_body"]
-    return by_chunks(lambda part: body(part.contiguous(memory_format=_layout(part))), images, chunk)
+    return by_chunks(lambda part: body(part.contiguous(memory_format=_layout(part))), images, CHUNK)
 
 
 class Remembered:
