@@ -18,6 +18,7 @@ from fewshift.nets.adapters import adapters_at
 from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.fast_weights import fast_net
 from fewshift.nets.kit import Kit, load_kit, save_kit
+from fewshift.nets.tensor_file import part
 from fewshift.presets.maml import paper_maml, quick_maml
 from fewshift.training.checkpoint import load_checkpoint
 from fewshift.training.distributed import ALONE
@@ -69,7 +70,7 @@ def test_first_order_still_reaches_the_weights_through_the_head(tasks: ResidentT
     """The head at the start is made of features: cut it off, and the gradient is another one."""
     meta, episode = meta_learned(resnet_backbone(), QUICK), some_episode(tasks)
     learned = {name: value.requires_grad_() for name, value in meta.start().items()}
-    weights = meta.weights(learned)
+    weights = part(learned, "weights")
     start = meta.net.start(weights, episode.task)
     names = [name for name in start if name not in weights]
     found = torch.autograd.grad(sum(start[name].sum() for name in names), list(weights.values()))

@@ -183,7 +183,7 @@ def test_a_common_start_is_moved_by_every_domain(
     found = train_preconditioners(backbone, tasks, settings, tmp_path, watch=WATCH).starts
     assert found is not None
     assert found.base is not None
-    assert not torch.equal(found.of("red")["last"], found.base["last"])
+    assert not torch.equal(found.values["last"][0], found.base["last"])
     assert not torch.equal(found.base["last"], learner.start["last"])
 
 

@@ -44,7 +44,7 @@ class BuilderOf(Protocol[M_co]):
         ...
 
 
-def tuned(build: BuilderOf[M]) -> BuilderOf[M]:
+def at_tuned_rates(build: BuilderOf[M]) -> BuilderOf[M]:
     """The builder of the same method at what `fewshift train rates` chose for it on validation tasks."""
 
     @wraps(build, assigned=("__module__",))

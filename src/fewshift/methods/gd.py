@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from fewshift.core.updates import site_rates
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_for_rates, published_rates, rate_rule, tuned
+from fewshift.methods.build import at_tuned_rates, coefficients_for_rates, published_rates, rate_rule
 from fewshift.methods.coefficients import Coefficients, no_coefficients
 from fewshift.methods.descent import adapted_by, descent_rule
 from fewshift.methods.rates import NONE_OF_IT, TSP_RATES, RateRule, Share
@@ -66,7 +66,7 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> Gradie
     return GradientDescent(engine or choose_engine(kit.backbone), rule, coefficients_for_rates(kit, oracle))
 
 
-build_tuned = tuned(build)  # the baseline that P has to beat
+build_tuned = at_tuned_rates(build)  # the baseline that P has to beat
 
 
 def build_untrained_tsp(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> GradientDescent:

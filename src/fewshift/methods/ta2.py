@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fewshift.core.parallel import collapsed_adadelta
 from fewshift.core.updates import site_rates
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_for_rates, rate_rule, tuned
+from fewshift.methods.build import at_tuned_rates, coefficients_for_rates, rate_rule
 from fewshift.methods.coefficients import Coefficients, no_coefficients
 from fewshift.methods.descent import adapted_by
 from fewshift.methods.rates import BySeen, Pair, RateRule
@@ -71,4 +71,4 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskAw
     )
 
 
-build_tuned = tuned(build)
+build_tuned = at_tuned_rates(build)

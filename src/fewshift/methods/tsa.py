@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fewshift.core.updates import Adadelta, site_rates
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_for_rates, rate_rule, tuned
+from fewshift.methods.build import at_tuned_rates, coefficients_for_rates, rate_rule
 from fewshift.methods.coefficients import Coefficients, no_coefficients
 from fewshift.methods.descent import adapted_by
 from fewshift.methods.rates import TSA_RATES, RateRule
@@ -59,4 +59,4 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSp
     )
 
 
-build_tuned = tuned(build)
+build_tuned = at_tuned_rates(build)

@@ -18,7 +18,7 @@ from fewshift.core.starts import Starts, task_start
 from fewshift.core.updates import site_rates
 from fewshift.errors import FewshiftError
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned
+from fewshift.methods.build import at_tuned_rates, coefficients_of, published_rates, rate_rule
 from fewshift.methods.coefficients import Coefficients, named
 from fewshift.methods.descent import adapted_by, descent_rule
 from fewshift.methods.rates import ALL_OF_IT, NONE_OF_IT, TSP_RATES, RateRule, Share
@@ -97,4 +97,4 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSp
     )
 
 
-build_tuned = tuned(build)
+build_tuned = at_tuned_rates(build)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from fewshift.core.starts import Starts
 from fewshift.errors import FewshiftError
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned
+from fewshift.methods.build import at_tuned_rates, coefficients_of, published_rates, rate_rule
 from fewshift.methods.rates import Share
 from fewshift.methods.tsp import ABOUT as TSP
 from fewshift.methods.tsp import TaskSpecificPreconditioning
@@ -48,7 +48,7 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSp
     return replace(build_tsp(kit, engine, oracle), starts=_starts(kit), start_share=share, name="tsp_start")
 
 
-build_tuned = tuned(build)
+build_tuned = at_tuned_rates(build)
 
 
 def build_alone(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
@@ -65,7 +65,7 @@ def build_alone(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> 
     )
 
 
-build_alone_tuned = tuned(build_alone)
+build_alone_tuned = at_tuned_rates(build_alone)
 
 
 def _starts(kit: Kit) -> Starts:

@@ -22,7 +22,7 @@ from fewshift.core.precond import DomainPreconditioners, blend_sites
 from fewshift.core.updates import site_rates
 from fewshift.errors import FewshiftError
 from fewshift.methods.about import About
-from fewshift.methods.build import coefficients_of, published_rates, rate_rule, tuned
+from fewshift.methods.build import at_tuned_rates, coefficients_of, published_rates, rate_rule
 from fewshift.methods.coefficients import Coefficients, named
 from fewshift.methods.descent import adapted_by
 from fewshift.methods.rates import TSP_RATES, RateRule
@@ -103,7 +103,7 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskAw
     )
 
 
-build_tuned = tuned(build)
+build_tuned = at_tuned_rates(build)
 
 
 def _of_tsp(kit: Kit) -> DomainPreconditioners:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fewshift.methods.about import About
-from fewshift.methods.build import tuned
+from fewshift.methods.build import at_tuned_rates
 from fewshift.methods.gd import ABOUT as PLAIN
 from fewshift.methods.gd import GradientDescent
 from fewshift.methods.gd import build as build_plain
@@ -46,7 +46,7 @@ def build(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> Gradie
     return replace(build_plain(kit, engine, oracle), input_share=ALL_OF_IT, name="white")
 
 
-build_tuned = tuned(build)
+build_tuned = at_tuned_rates(build)
 
 
 def build_start(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> TaskSpecificPreconditioning:
@@ -54,4 +54,4 @@ def build_start(kit: Kit, engine: Engine | None = None, oracle: bool = True) -> 
     return replace(build_from_starts(kit, engine, oracle), input_share=ALL_OF_IT, name="start_white")
 
 
-build_start_tuned = tuned(build_start)
+build_start_tuned = at_tuned_rates(build_start)

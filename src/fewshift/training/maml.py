@@ -29,7 +29,7 @@ from fewshift.progress import Track, silent
 from fewshift.training.checkpoint import identity_of
 from fewshift.training.distributed import ALONE, Team
 from fewshift.training.loop import Validation, Watch, run
-from fewshift.training.named import owned
+from fewshift.training.named import owned, zeros
 from fewshift.training.task_learner import EpisodeLearner, Judged, TaskSettings, TrainedPart
 from fewshift.training.tasks import TaskSource
 from fewshift.training.validation import by_domain
@@ -95,12 +95,7 @@ class MetaLearned:
 
     def start(self) -> dict[str, Tensor]:
         """What learns, before it does: the backbone's own weights and the rule as it starts."""
-        unmoved = {name: torch.zeros_like(value) for name, value in self.rule_start.items()}
-        return owned(join({"weights": self.net.settled.init(), "rule": unmoved}))
-
-    def weights(self, learned: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The weights among what was learned."""
-        return part(learned, "weights")
+        return owned(join({"weights": self.net.settled.init(), "rule": zeros(self.rule_start)}))
 
     def rule_tensors(self, learned: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """What the rule learned."""
@@ -109,7 +104,7 @@ class MetaLearned:
 
     def update(self, learned: Mapping[str, Tensor]) -> Update[Any]:
         """The rule with what it learned."""
-        shape = self.net.shape(self.weights(learned), self.settings.inner_rate, self.settings.steps)
+        shape = self.net.shape(part(learned, "weights"), self.settings.inner_rate, self.settings.steps)
         return self.rule.make(self.rule_tensors(learned), shape)
 
 
@@ -126,7 +121,7 @@ def task_judge(learned: Mapping[str, Tensor], meta: MetaLearned) -> Callable[[Ep
     net, settings = meta.net, meta.settings
 
     def judge(episode: Episode) -> Judged:
-        weights = meta.weights(learned)
+        weights = part(learned, "weights")
         still = weights if settings.order == 2 else detached(weights)
         trajectory = unroll(
             net.inner_objective(still, episode.task),
@@ -162,7 +157,7 @@ class MamlLearner(EpisodeLearner):
         """Accuracy after the test's steps on VALID tasks."""
         settings = self.settings
         with torch.no_grad():
-            weights, update = self.meta.weights(self.weights), self.meta.update(self.weights)
+            weights, update = part(self.weights, "weights"), self.meta.update(self.weights)
 
         @torch.no_grad()
         def accuracy_of(address: Address) -> Tensor:
@@ -198,6 +193,6 @@ def train_maml(
 def maml_part(backbone: Backbone, settings: MamlSettings, learned: Mapping[str, Tensor]) -> Part:
     """What a kit keeps of a run."""
     meta = meta_learned(backbone, settings)
-    tensors = join({"weights": meta.weights(learned), "rule": meta.rule_tensors(learned)})
+    tensors = join({"weights": part(learned, "weights"), "rule": meta.rule_tensors(learned)})
     kept = ("rule", "inner_rate", "steps", "test_steps", "norm")
     return Part(tensors, {name: getattr(settings, name) for name in kept})
