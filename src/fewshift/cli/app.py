@@ -13,11 +13,6 @@ from typer.core import TyperGroup
 from fewshift import __version__
 from fewshift.cli.any_text import print_any_text
 from fewshift.cli.bench import bench
-from fewshift.cli.bench_gap import gap as bench_gap
-from fewshift.cli.bench_kits import kits as bench_kits
-from fewshift.cli.bench_own import fit as bench_fit
-from fewshift.cli.bench_own import own_grid, own_images, own_rules
-from fewshift.cli.bench_tuning import tuning as bench_tuning
 from fewshift.cli.data import data
 from fewshift.cli.demo import demo
 from fewshift.cli.doctor import doctor
@@ -79,14 +74,6 @@ def _root(
 ) -> None:
     pass
 
-
-bench.command("fit")(bench_fit)
-bench.command("gap")(bench_gap)
-bench.command("tuning")(bench_tuning)
-bench.command("kits")(bench_kits)
-bench.command("own-images")(own_images)
-bench.command("own-grid")(own_grid)
-bench.command("own-rules")(own_rules)
 
 OWN, RESEARCH, MACHINE = "Your own images", "Research", "First look, this machine"
 app.command("fit", rich_help_panel=OWN)(fit)

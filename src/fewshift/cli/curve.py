@@ -11,6 +11,7 @@ import typer
 
 from fewshift.cli.any_text import printable
 from fewshift.cli.console import bars, interrupted
+from fewshift.cli.options import counts
 from fewshift.cli.outputs import keep_images, keep_input, make_place
 from fewshift.errors import FewshiftError
 
@@ -47,7 +48,6 @@ class CurveOptions:
 
 def run_curve(options: CurveOptions) -> None:
     """Draw the tasks, score the methods, print the tables and write the page."""
-    from fewshift.cli.evaluate_inputs import counts
     from fewshift.estimator.curve import DEFAULT_METHODS, contestants
     from fewshift.estimator.curve_tasks import plan_curve
     from fewshift.estimator.kits import open_kit

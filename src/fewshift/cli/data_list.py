@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fewshift.cli.options import JsonOption
+
 if TYPE_CHECKING:
     from fewshift.data.domain import Domain, Provenance
     from fewshift.data.spec import Spec
@@ -32,7 +34,7 @@ def list_suites(
         str | None,
         typer.Argument(help="One suite: a name, a folder, a .json file. Default: all named suites."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the suites and their domains: classes, images, roles, licences, makers, and what is here.
 

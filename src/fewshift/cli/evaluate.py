@@ -11,8 +11,14 @@ import typer
 
 from fewshift.cli.console import bars, interrupted
 from fewshift.cli.curve import CurveOptions, run_curve
-from fewshift.cli.train_options import RecordsOption, SuiteOption
-from fewshift.cli.words import words
+from fewshift.cli.options import (
+    DeviceOption,
+    ProtocolOption,
+    RecordsOption,
+    SuiteOption,
+    TaskSeedOption,
+    words,
+)
 from fewshift.errors import FewshiftError
 
 DEFAULT_METHODS = "ncc,pa,tsa,gd,tsp"
@@ -60,8 +66,8 @@ def evaluate(
         int | None,
         typer.Option(min=1, help="Tasks a domain. Default: 600; of a curve 10 a number of shots."),
     ] = None,
-    protocol: Annotated[str, typer.Option(help="varying, five-shot or one-shot.")] = "varying",
-    seed: Annotated[int, typer.Option(help="Names the tasks: the same seed, the same tasks.")] = 0,
+    protocol: ProtocolOption = "varying",
+    seed: TaskSeedOption = 0,
     oracle: Annotated[
         bool, typer.Option(help="May rates ask whether the domain was trained on, as published?")
     ] = True,
@@ -77,7 +83,7 @@ def evaluate(
             "for a curve what fit takes, on a GPU tf32."
         ),
     ] = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    device: DeviceOption = "auto",
     shard: Annotated[str, typer.Option(help="This process's part as i/n; each with its own --out.")] = "1/1",
     workers: Annotated[int, typer.Option(min=0, help="Workers that read the next tasks meanwhile.")] = 2,
     cache: Annotated[

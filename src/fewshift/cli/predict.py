@@ -15,13 +15,14 @@ import typer
 
 from fewshift.cli.any_text import print_any_text, printable, read_any_names
 from fewshift.cli.console import bars
+from fewshift.cli.options import DeviceOption, FittedArgument
 
 if TYPE_CHECKING:
     from fewshift.estimator.predictions import Prediction
 
 
 def predict(
-    classifier: Annotated[Path, typer.Argument(help="A file that `fewshift fit` wrote.", metavar="FITTED")],
+    classifier: FittedArgument,
     images: Annotated[
         list[str],
         typer.Argument(help="Files, folders, patterns such as 'new/*.jpg'; - reads names from stdin."),
@@ -30,7 +31,7 @@ def predict(
     csv_rows: Annotated[bool, typer.Option("--csv", help="Comma-separated values with a heading.")] = False,
     top: Annotated[int, typer.Option(min=1, help="So many classes an image.")] = 1,
     kit: Annotated[str | None, typer.Option(help="The kit's file, where it is no bundled one.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    device: DeviceOption = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No bars, no word of files left out.")] = False,
 ) -> None:
     """Say of each image which class it is, how probable that is, and whether it is unlike all classes.

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fewshift.cli.any_text import print_any_text
-from fewshift.cli.words import words
+from fewshift.cli.options import ToFileOption, words
 
 
 class Format(str, Enum):
@@ -26,7 +26,7 @@ def report(
         list[Path], typer.Argument(help="Result files of `fewshift evaluate`; shards together.")
     ],
     format: Annotated[Format, typer.Option(help="What to write.")] = Format.markdown,
-    out: Annotated[Path | None, typer.Option(help="Write to this file, not to the terminal.")] = None,
+    out: ToFileOption = None,
     baseline: Annotated[
         str | None,
         typer.Option(

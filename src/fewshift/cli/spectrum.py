@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fewshift.cli.options import ToFileOption
+
 
 def spectrum(
     kit: Annotated[str, typer.Argument(help="A kit with preconditioners: a file, or a bundled kit's name.")],
-    out: Annotated[Path | None, typer.Option(help="Write to this file, not to the terminal.")] = None,
+    out: ToFileOption = None,
 ) -> None:
     """Print, for each site and domain, the effective rank of P − I (of P for designs without the identity).
 

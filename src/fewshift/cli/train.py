@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from fewshift.cli import train_algorithms, train_baselines
 from fewshift.cli.option_groups import with_groups
-from fewshift.cli.train_algorithms import classifier, preconditioners
-from fewshift.cli.train_bohb import bohb
+from fewshift.cli.options import RecordsOption, SuiteOption
 from fewshift.cli.train_curves import curves
-from fewshift.cli.train_maml import maml
-from fewshift.cli.train_modulation import cnaps, flute, trim
 from fewshift.cli.train_options import (
     DomainsOption,
     OutOption,
@@ -19,14 +18,10 @@ from fewshift.cli.train_options import (
     Preset,
     PresetOption,
     RateOption,
-    RecordsOption,
     Run,
-    SuiteOption,
     UpdatesOption,
 )
-from fewshift.cli.train_policy import policy as policy_command
 from fewshift.cli.train_rates import rates
-from fewshift.cli.train_selectors import extractors, selector
 from fewshift.cli.train_shrink import shrink
 
 train = typer.Typer(
@@ -38,40 +33,40 @@ train = typer.Typer(
 )
 
 
-@train.command()
-@with_groups
-def backbone(
-    *,
-    out: OutOption,
-    records: RecordsOption = None,
-    suite: SuiteOption = None,
-    domains: DomainsOption = None,
-    preset: PresetOption = Preset.paper,
-    width: Annotated[int | None, typer.Option(min=1, help="Channels of the stem; 64 as published.")] = None,
-    image_size: Annotated[int | None, typer.Option(min=8, help="Pixels a side; 84 as published.")] = None,
-    updates: UpdatesOption = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Images of a domain an update.")] = None,
-    rate: RateOption = None,
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What `train backbone` can be told."""
+
+    out: OutOption
+    records: RecordsOption = None
+    suite: SuiteOption = None
+    domains: DomainsOption = None
+    preset: PresetOption = Preset.paper
+    width: Annotated[int | None, typer.Option(min=1, help="Channels of the stem; 64 as published.")] = None
+    image_size: Annotated[int | None, typer.Option(min=8, help="Pixels a side; 84 as published.")] = None
+    updates: UpdatesOption = None
+    batch: Annotated[int | None, typer.Option(min=1, help="Images of a domain an update.")] = None
+    rate: RateOption = None
     teacher: Annotated[
         list[str] | None,
         typer.Option(help="DOMAIN=RUN: distil from that finished single-domain run (URL). Repeatable."),
-    ] = None,
+    ] = None
     hold_out: Annotated[
         float, typer.Option(help="Leave this share of the TRAIN classes to the preconditioners.")
-    ] = 0.0,
-    flip: Annotated[
-        bool, typer.Option("--flip", help="Mirror images at random; not in the protocol.")
-    ] = False,
+    ] = 0.0
+    flip: Annotated[bool, typer.Option("--flip", help="Mirror images at random; not in the protocol.")] = (
+        False
+    )
     never_mirrored: Annotated[
         str | None, typer.Option(help="Domains that --flip leaves alone (letters, digits), with commas.")
-    ] = None,
+    ] = None
     zoom: Annotated[
         float | None,
         typer.Option(min=0, max=0.9, help="Enlarge windows with sides of at least 1 less this."),
-    ] = None,
+    ] = None
     precision: Annotated[
         Precision | None, typer.Option(help="bfloat16 is faster on recent GPUs. Default: the preset's.")
-    ] = None,
+    ] = None
     stream: Annotated[
         bool | None,
         typer.Option(
@@ -79,51 +74,33 @@ def backbone(
             help="Read images update by update, or hold them all. Default: hold what half the memory has "
             "room for.",
         ),
-    ] = None,
-    run: Run,
-) -> None:
+    ] = None
+
+
+@train.command()
+@with_groups
+def backbone(*, wanted: Wanted, run: Run) -> None:
     """Train an extractor by classification: on one domain, on several, or on several with teachers (URL).
 
     The result is a kit with a frozen backbone, chosen by nearest-centroid accuracy on VALID tasks.
 
     Example: `fewshift train backbone --suite open --preset quick --out runs/backbone.kit`
     """
-    from fewshift.cli import train_backbone as stage
+    from fewshift.cli.train_backbone import run_backbone
 
-    stage.run(
-        stage.Wanted(
-            out=out,
-            records=records,
-            suite=suite,
-            domains=domains,
-            preset=preset.value,
-            width=width,
-            image_size=image_size,
-            updates=updates,
-            batch=batch,
-            rate=rate,
-            teachers=teacher or [],
-            hold_out=hold_out,
-            flip=flip,
-            never_mirrored=never_mirrored,
-            zoom=zoom,
-            precision=None if precision is None else precision.value,
-            stream=stream,
-            run=run,
-        )
-    )
+    run_backbone(wanted, run)
 
 
-train.command()(preconditioners)
-train.command()(classifier)
-train.command("policy")(policy_command)
+train.command()(train_algorithms.preconditioners)
+train.command()(train_algorithms.classifier)
+train.command()(train_algorithms.policy)
 train.command()(rates)
 train.command()(shrink)
 train.command()(curves)
-train.command()(extractors)
-train.command()(selector)
-train.command()(flute)
-train.command()(cnaps)
-train.command()(trim)
-train.command()(maml)
-train.command()(bohb)
+train.command()(train_baselines.extractors)
+train.command()(train_baselines.selector)
+train.command()(train_baselines.flute)
+train.command()(train_baselines.cnaps)
+train.command()(train_baselines.trim)
+train.command()(train_baselines.maml)
+train.command()(train_baselines.bohb)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import typer
 
+from fewshift.cli.options import words
+from fewshift.cli.train_options import Run, Source, Tasks
 from fewshift.cli.train_shared import Session, about, capped, finish, places, session_of, training_domains
-from fewshift.cli.train_wanted import MetaWanted
-from fewshift.cli.words import words
 from fewshift.core.precond import FEW_ROWS
 from fewshift.data.domain import Domain
 from fewshift.data.subset import at_most, hold_out
@@ -41,6 +41,31 @@ from fewshift.training.varied import VariedTasks
 from fewshift.types import Split
 
 S = TypeVar("S", PreconditionerSettings, ClassifierSettings, PolicySettings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetaWanted:
+    """What a command asks of meta-training."""
+
+    source: Source
+    run: Run
+    preset: str
+    classes: str
+    changes: Mapping[str, Any]  # replaces settings of the preset
+    tasks: Tasks
+    inner: Mapping[str, Any] = field(default_factory=dict)  # replaces settings of the inner level
+    domains: str | None = None
+    sites: str | None = None  # None: the kit's own
+    vary: bool = False  # the images of training tasks
+    strangers: int = 0  # made-up domains beside the real ones
+    needs_images: tuple[str, ...] = ()  # options that were given and that tasks of features cannot keep
+    validate_every: int | None = None  # updates, if not the preset's
+    keep_last: bool = False  # the last state counts, not the best validated one
+
+    @property
+    def quick(self) -> bool:
+        """Is it the small preset?"""
+        return self.preset == "quick"
 
 
 @dataclass(frozen=True)
@@ -87,7 +112,7 @@ def run_preconditioners(wanted: MetaWanted) -> None:
 
 def ways_to_learn(ready: Ready, wanted: MetaWanted) -> MetaGradients:
     """The fastest meta-gradients in the precision that was asked for."""
-    precision = precision_named(wanted.precision)
+    precision = precision_named(wanted.tasks.precision)
     if precision == "float16" and ready.session.device.type == "cpu":
         if ready.session.team.leads:  # said, not refused: one list of commands serves any machine
             typer.echo("fewshift: float16 is for GPUs, this run computes in float32", err=True)
@@ -161,10 +186,10 @@ def prepared(
         domains = training_domains(wanted.source.records, wanted.source.suite, names, session.track)
         if wanted.classes == "held-out":
             domains = [_held_out(domain, kit, wanted.source.kit) for domain in domains]
-        if wanted.train_images is not None:
-            domains = [at_most(domain, wanted.train_images) for domain in domains]
+        if wanted.tasks.train_images is not None:
+            domains = [at_most(domain, wanted.tasks.train_images) for domain in domains]
         rule = pixel_rule(kit)
-        protocol = capped(PROTOCOLS[wanted.preset], wanted.support_cap)
+        protocol = capped(PROTOCOLS[wanted.preset], wanted.tasks.support_cap)
         splits: tuple[Split, ...] = ("train", "valid")
         if moves_only_the_last_map(kit):
             if wanted.needs_images:
@@ -181,7 +206,7 @@ def prepared(
             session.device,
             splits,
             protocol=protocol,
-            stream=wanted.stream,
+            stream=wanted.tasks.stream,
             track=session.track,
         )
         tasks = ResidentTasks(held, protocol)
@@ -203,7 +228,7 @@ def _held_out(domain: Domain, kit: Kit, name: str) -> Domain:
 
 def with_changes(recipe: Recipe[S], wanted: MetaWanted) -> Recipe[S]:
     """The preset with the options that were given."""
-    changes = dict(wanted.changes)
+    changes = {**wanted.changes, **wanted.run.changes}
     if wanted.classes == "valid":
         changes |= {"split": "valid", "validation_split": "train"}
     if inner := {name: value for name, value in wanted.inner.items() if value is not None}:

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fewshift.cli.options import QuietOption, RecordsOption, SuiteOption
+
 
 class TwoPresets(str, Enum):
     """Which settings to start from."""
@@ -54,11 +56,6 @@ class Precision(str, Enum):
 
 OutOption = Annotated[
     Path, typer.Option(help="The kit to write (NAME.kit; its run goes to NAME.run), or the run's folder.")
-]
-RecordsOption = Annotated[Path | None, typer.Option(help="A folder of converted domains.")]
-SuiteOption = Annotated[
-    str | None,
-    typer.Option(help="A suite: a name (see `fewshift data list`), a .json file or package.module:function."),
 ]
 DomainsOption = Annotated[
     str | None, typer.Option(help="Names with commas. Default: all seen domains with TRAIN classes.")
@@ -107,7 +104,6 @@ ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on where the ru
 ExactOption = Annotated[
     bool, typer.Option("--exact", help="On a GPU: only algorithms that repeat to the bit. A CPU always does.")
 ]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="No bars.")]
 KitOption = Annotated[str, typer.Option(help="The kit to start from: a file, or a bundled kit's name.")]
 ClassesOption = Annotated[
     Classes, typer.Option(help="Tasks of TRAIN or VALID classes, or of those held out from the backbone.")
@@ -149,6 +145,29 @@ class Source:
     out: OutOption
     records: RecordsOption = None
     suite: SuiteOption = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartSource(Source):
+    """The same for a run that puts a part into a kit."""
+
+    domains: DomainsOption = None
+    preset: TwoPresetsOption = TwoPresets.paper
+
+    @property
+    def quick(self) -> bool:
+        """Is it the small preset?"""
+        return self.preset is TwoPresets.quick
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tasks:
+    """The tasks that meta-training learns from, and how their inner steps are computed."""
+
+    train_images: ImagesOption = None
+    support_cap: CapOption = None
+    stream: StreamOption = None
+    precision: InnerPrecisionOption = "tf32"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from fewshift.cli.options import words
 from fewshift.cli.train_meta import (
+    MetaWanted,
     about_run,
     prepared,
     refuse_idle,
@@ -15,8 +17,6 @@ from fewshift.cli.train_meta import (
     with_changes,
 )
 from fewshift.cli.train_shared import finish, places
-from fewshift.cli.train_wanted import MetaWanted
-from fewshift.cli.words import words
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import Kit, Part
 from fewshift.nets.policy import PART, adapted_convs, policy_of, policy_part
