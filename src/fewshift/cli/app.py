@@ -99,47 +99,42 @@ def main() -> None:
         code = app(standalone_mode=False)  # that of typer.Exit comes back as a value
         sys.stdout.flush()  # while a reader's absence can still be answered
         sys.exit(code)
-    except FewshiftError as problem:
-        print(f"fewshift: {problem}", file=sys.stderr)
-        sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         print("fewshift: interrupted", file=sys.stderr)
         sys.exit(130)
     except (BrokenPipeError, ReaderLeft):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _print_no_more()
         sys.exit(0)
-    except OSError as problem:
-        if problem.filename is None and problem.errno in NO_ROOM:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            print(
-                f"fewshift: what is printed, or a temporary file, cannot be written ({problem.strerror}): "
-                "make room, or send it elsewhere",
-                file=sys.stderr,
-            )
-            sys.exit(2)
-        if problem.filename is None:  # nothing of the user's is to blame
-            raise
-        print(
-            f"fewshift: {problem.filename}: {problem.strerror}: look for its name, room and rights, "
-            "or give another place",
-            file=sys.stderr,
-        )
-        sys.exit(2)
     except Exception as problem:
-        if _is_full_gpu(problem):
-            print(
-                "fewshift: the GPU's memory is full: end other programs on it, or give --device cpu; "
-                "what was being trained or evaluated goes on with the same command (train: --resume)",
-                file=sys.stderr,
-            )
-            sys.exit(2)
-        # A wrong option: typer's usage errors can show themselves; their class moved between versions.
-        if not hasattr(problem, "show"):
+        if hasattr(problem, "show"):  # a wrong option: the class of these errors moved between versions
+            problem.show()
+        elif sentence := _sentence(problem):
+            print(f"fewshift: {sentence}", file=sys.stderr)
+        else:
             raise
-        problem.show()
         sys.exit(2)
 
 
-def _is_full_gpu(problem: Exception) -> bool:
+def _sentence(problem: Exception) -> str | None:
+    """What went wrong and the way out; None for a fault of our own."""
+    if isinstance(problem, FewshiftError):
+        return str(problem)
+    if isinstance(problem, OSError) and problem.filename is not None:
+        why = f"{problem.filename}: {problem.strerror}"
+        return f"{why}: look for its name, room and rights, or give another place"
+    if isinstance(problem, OSError) and problem.errno in NO_ROOM:
+        _print_no_more()
+        what = f"what is printed, or a temporary file, cannot be written ({problem.strerror})"
+        return f"{what}: make room, or send it elsewhere"
     torch = sys.modules.get("torch")  # who has not imported it has filled no GPU
-    return torch is not None and isinstance(problem, torch.OutOfMemoryError)
+    if torch is not None and isinstance(problem, torch.OutOfMemoryError):
+        return (
+            "the GPU's memory is full: end other programs on it, or give --device cpu; what was being "
+            "trained or evaluated goes on with the same command (train: --resume)"
+        )
+    return None
+
+
+def _print_no_more() -> None:
+    """What is still to be flushed goes nowhere, without a complaint."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

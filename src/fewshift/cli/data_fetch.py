@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
@@ -30,6 +29,7 @@ def fetch(
     Example: `fewshift data fetch`, `fewshift data fetch --with cifar10`, `fewshift data fetch --only mnist`
     """
     from fewshift.cli.console import bars
+    from fewshift.cli.doctor_checks import usable_cores
     from fewshift.data.open_suite.build import build_open_suite, choose
     from fewshift.data.suites import data_folder
     from fewshift.errors import FewshiftError
@@ -38,11 +38,10 @@ def fetch(
         raise FewshiftError(f"the suite {suite!r} cannot be fetched: {_WAYS.get(suite, _OTHER)}")
     root = data_folder() / "open"
     chosen = choose(*(words(",".join(given or ())) for given in (only, extra)))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     made = build_open_suite(
         root,
         chosen,
-        workers=workers or min(cores, 8),
+        workers=workers or min(usable_cores(), 8),
         keep_downloads=keep_downloads,
         track=bars(quiet),
     )

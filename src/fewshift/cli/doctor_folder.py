@@ -6,7 +6,7 @@ import shlex
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from fewshift.cli.doctor_checks import Check
+from fewshift.cli.doctor_checks import Check, line
 
 OPENED = 100  # images, of all classes in turn: photographs of a telephone take 0.15 s each
 
@@ -40,17 +40,11 @@ def _records(folder: Path) -> list[Check]:
             )
         else:
             found = "its spec cannot be read"
+        remedy = ""
         if faults:
             found += f"; {len(faults)} faults, the first: {faults[0].text}"
-        checks.append(
-            Check(
-                "folder",
-                report.name,
-                "broken" if faults else "ok",
-                found,
-                f"fewshift data inspect {shlex.quote(str(folder))}" if faults else "",
-            )
-        )
+            remedy = f"fewshift data inspect {shlex.quote(str(folder))}"
+        checks.append(line("folder", report.name, found, remedy, "broken"))
     return checks
 
 

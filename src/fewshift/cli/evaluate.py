@@ -10,13 +10,14 @@ from typing import Annotated
 import typer
 
 from fewshift.cli.console import bars, interrupted
-from fewshift.cli.curve import CurveOptions, run_curve
+from fewshift.cli.curve import run_curve
 from fewshift.cli.options import (
     DeviceOption,
     ProtocolOption,
     RecordsOption,
     SuiteOption,
     TaskSeedOption,
+    counts,
     words,
 )
 from fewshift.errors import FewshiftError
@@ -24,16 +25,7 @@ from fewshift.errors import FewshiftError
 DEFAULT_METHODS = "ncc,pa,tsa,gd,tsp"
 DEFAULT_TASKS = 600
 CURVE_ONLY = ("curve", "shots", "way", "html")
-TABLES_ONLY = (
-    "domains",
-    "split",
-    "protocol",
-    "oracle",
-    "shard",
-    "workers",
-    "cache",
-    "features",
-)
+TABLES_ONLY = ("domains", "split", "protocol", "oracle", "shard", "workers", "cache", "features")
 
 
 def evaluate(
@@ -127,25 +119,24 @@ def evaluate(
     Example: `fewshift evaluate --folder birds/ --html birds.html`, or
     `fewshift evaluate --records DIR --kit KIT --methods ncc,tsa,tsp --tasks 600 --out results.jsonl`
     """
-    asked = {name for name in context.params if _was_given(context, name)}
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    asked = {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
     if folder is not None and records is None and suite is None and (out is None or asked & {*CURVE_ONLY}):
         _refuse(asked & {*TABLES_ONLY}, "has no meaning for a learning curve: leave it out")
         run_curve(
-            CurveOptions(
-                folder=folder,
-                kit=kit,
-                methods=tuple(words(methods)),
-                shots=shots,
-                way=way,
-                tasks=tasks,
-                seed=seed,
-                out=out,
-                html=html,
-                device=device,
-                engine=engine,
-                precision=precision,
-                quiet=quiet,
-            )
+            folder,
+            kit=kit,
+            methods=None if methods is None else words(methods),
+            shots=None if shots is None else counts(shots, "--shots"),
+            way=way,
+            tasks=tasks,
+            seed=seed,
+            out=out,
+            html=html,
+            device=device,
+            engine=engine,
+            precision=precision,
+            quiet=quiet,
         )
         return
     _refuse(asked & {*CURVE_ONLY}, "is for a learning curve: give it with --folder alone")
@@ -213,12 +204,6 @@ def evaluate(
     typer.echo(f"wrote {tally.written} scores to {out}, {tally.before} were there", err=True)
     if not quiet and (tally.written or tally.before):  # a shard may have no task at all
         _show(out)
-
-
-def _was_given(context: typer.Context, name: str) -> bool:
-    """Whether the user said this, or it is the default."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _refuse(names: set[str], why: str) -> None:

@@ -21,8 +21,7 @@ def spectrum(
     """
     import torch
 
-    from fewshift.cli.outputs import keep_input
-    from fewshift.data.whole_files import write_whole
+    from fewshift.cli.outputs import keep_input, write_text
     from fewshift.errors import FewshiftError
     from fewshift.nets.bundled import find_kit, kit_path
     from fewshift.presets.spectra import spectrum_table
@@ -35,5 +34,5 @@ def spectrum(
     if out is None:
         typer.echo(text, nl=False)
         return
-    write_whole(out, text.encode())
+    write_text(out, text, "--out")
     typer.echo(f"wrote {out}", err=True)
