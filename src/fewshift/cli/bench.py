@@ -35,7 +35,7 @@ def data(
 
     try:
         from fewshift.benchmarks import data as reading
-        from fewshift.benchmarks import records as indexing
+        from fewshift.benchmarks import indexing
     except ImportError as problem:
         raise MissingExtra(str(problem.name), "dev") from None
     folder = records or data_folder() / "open"
