@@ -85,7 +85,7 @@ def metadata(classifier: FewShotClassifier) -> dict[str, Any]:
         "classes": [name if isinstance(name, str | int | float) else str(name) for name in names],
         "preprocessing": {**asdict(rule), "words": preparation(rule)},
         "scale": fitted.scale,  # logits are this times a cosine
-        "unknown_below": fitted.unknown_below,  # a largest cosine below this is unlike every class
+        "unknown_below": fitted.familiar.below,  # a largest cosine below this is unlike every class
         "method": classifier._asked_before[0],
         "kit": classifier.kit_name_,
         "written_by": f"fewshift {__version__}",
