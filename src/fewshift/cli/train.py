@@ -16,7 +16,6 @@ from fewshift.cli.train_options import (
     OutOption,
     Precision,
     Preset,
-    PresetOption,
     RateOption,
     Run,
     UpdatesOption,
@@ -41,7 +40,12 @@ class Wanted:
     records: RecordsOption = None
     suite: SuiteOption = None
     domains: DomainsOption = None
-    preset: PresetOption = Preset.paper
+    preset: Annotated[
+        Preset,
+        typer.Option(
+            help="paper: as published. quick: minutes on a CPU. small: minutes on a GPU, small data."
+        ),
+    ] = Preset.paper
     width: Annotated[int | None, typer.Option(min=1, help="Channels of the stem; 64 as published.")] = None
     image_size: Annotated[int | None, typer.Option(min=8, help="Pixels a side; 84 as published.")] = None
     updates: UpdatesOption = None

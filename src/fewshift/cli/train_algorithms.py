@@ -19,11 +19,8 @@ from fewshift.cli.train_options import (
     MetaPresetOption,
     PartSource,
     Run,
-    SitesOption,
     Source,
-    StrangersOption,
     Tasks,
-    VaryOption,
 )
 
 
@@ -74,12 +71,24 @@ def preconditioners(
     learning: Learning,
     inner: Inner,
     design: Design,
-    sites: SitesOption = None,
+    sites: Annotated[
+        str | None,
+        typer.Option(help="last, pointwise or layers with commas, if not the kit's; with last, features do."),
+    ] = None,
     policy: Annotated[
         bool, typer.Option("--policy", help="Under the kit's policy, for TSP††; TSP†'s stay in the kit.")
     ] = False,
-    vary: VaryOption = None,
-    strangers: StrangersOption = None,
+    vary: Annotated[
+        bool | None,
+        typer.Option("--vary/--no-vary", help="Vary the images of training tasks. Default: with small only."),
+    ] = None,
+    strangers: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Made-up domains to learn from, too: tasks in random styles. Default: 4 with small, else 0.",
+        ),
+    ] = None,
     tasks: Tasks,
     validate_every: Annotated[
         int | None, typer.Option(min=1, help="Updates between validations, if not the preset's.")
