@@ -260,11 +260,8 @@ def now(device: str) -> float:
 
 def _cpu_name() -> str:
     info = Path("/proc/cpuinfo")
-    names = (
-        [line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line]
-        if (info.exists())
-        else []
-    )
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
     return names[0] if names else platform.processor() or platform.machine()
 
 

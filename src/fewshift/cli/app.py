@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -13,7 +14,11 @@ from typer.core import TyperGroup
 from fewshift import __version__
 from fewshift.cli.any_text import print_any_text
 from fewshift.cli.bench import bench
-from fewshift.cli.data import data
+from fewshift.cli.data_cache import cache
+from fewshift.cli.data_convert import convert
+from fewshift.cli.data_fetch import fetch
+from fewshift.cli.data_inspect import inspect
+from fewshift.cli.data_list import list_suites
 from fewshift.cli.demo import demo
 from fewshift.cli.doctor import doctor
 from fewshift.cli.evaluate import evaluate
@@ -75,20 +80,27 @@ def _root(
     pass
 
 
+data = typer.Typer(
+    no_args_is_help=True,
+    help="Suites and their domains: what there is, fetch it, check it, convert your own.",
+)
+data.command("list")(list_suites)
+data.command()(fetch)
+data.command()(inspect)
+data.command()(convert)
+data.command()(cache)
+
 OWN, RESEARCH, MACHINE = "Your own images", "Research", "First look, this machine"
-app.command("fit", rich_help_panel=OWN)(fit)
-app.command("predict", rich_help_panel=OWN)(predict)
-app.command("export", rich_help_panel=OWN)(export)
-app.command("web", rich_help_panel=OWN)(web)
-app.command("evaluate", rich_help_panel=RESEARCH)(evaluate)
-app.command("report", rich_help_panel=RESEARCH)(report)
-app.command("methods", rich_help_panel=RESEARCH)(methods)
-app.command("spectrum", rich_help_panel=RESEARCH)(spectrum)
-app.command("reproduce", rich_help_panel=RESEARCH)(reproduce)
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    OWN: (fit, predict, export, web),
+    RESEARCH: (evaluate, report, methods, spectrum, reproduce),
+    MACHINE: (demo, doctor),
+}
+for panel, commands in PANELS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
 app.add_typer(data, name="data", rich_help_panel=RESEARCH)
 app.add_typer(train, name="train", rich_help_panel=RESEARCH)
-app.command("demo", rich_help_panel=MACHINE)(demo)
-app.command("doctor", rich_help_panel=MACHINE)(doctor)
 app.add_typer(bench, name="bench", rich_help_panel=MACHINE)
 
 

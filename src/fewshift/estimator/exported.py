@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -62,12 +63,13 @@ def export(
     network = plain_classifier(kit.backbone, fitted.params, fitted.prototypes, fitted.scale, probabilities)
     program = folded_program(network, rule.size)
     told = metadata(classifier) | {"output": output}
+    run: Callable[[Tensor], Tensor]
     if format == "onnx":
         content = onnx_bytes(program, output, told)
-        difference = _largest_difference(classifier, pictures, lambda x: run_onnx(content, x), probabilities)
+        run = partial(run_onnx, content)
     else:
-        content = torch_bytes(program, told)
-        difference = _largest_difference(classifier, pictures, program.module(), probabilities)
+        content, run = torch_bytes(program, told), program.module()
+    difference = _largest_difference(classifier, pictures, run, probabilities)
     if not difference <= TOLERANCE:
         raise FewshiftError(
             f"{path} was not written: its {output} differ from the classifier's by {difference:.1e} "
