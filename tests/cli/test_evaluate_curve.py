@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from tiny_world import Fewshift
 
-from fewshift.data import whole_files
+from fewshift.cli import outputs
 from fewshift.data.drawn.suite import drawn_domain
 from fewshift.nets.backbone import freeze
 from fewshift.nets.kit import ImageSettings, Kit, save_kit
@@ -87,7 +87,7 @@ def test_a_page_that_cannot_be_written_costs_no_work(run: Fewshift, monkeypatch:
     def full(path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(whole_files, "write_whole", full)
+    monkeypatch.setattr(outputs, "write_whole", full)
     code, out, err = run("--folder", "SHAPES", *QUICK)
     assert code == 2
     assert "shapes-curve.html: cannot be written (No space left on device)" in err
@@ -161,6 +161,7 @@ def test_a_folder_with_out_alone_stays_a_domain_of_a_table(run: Fewshift, tmp_pa
         (["--folder", "SHAPES", "--shots", "5"], "'circle' has 5; ask for 4 at most"),
         (["--folder", "SHAPES", "--way", "9"], "has 3 classes"),
         (["--folder", "SHAPES", "--methods", "magic"], "there is no method 'magic'"),
+        (["--folder", "SHAPES", "--methods", ","], "--methods names none"),
         (["--folder", "SHAPES", "--methods", "tsp"], "tsp needs a kit with preconditioners"),
         (["--folder", "SHAPES", "--html", "."], "--html . is a folder"),
         (["--folder", "SHAPES", "--html", "x.html", "--out", "./x.html"], "--html x.html is --out, too"),

@@ -10,7 +10,7 @@ import pytest
 import fewshift as fs
 from fewshift.benchmarks import adapt, fit_memory, own_images
 from fewshift.benchmarks.even_batches import most_together
-from fewshift.benchmarks.own_summary import table
+from fewshift.benchmarks.own_images import table
 from fewshift.benchmarks.own_tasks import draw, sources
 from fewshift.estimator.kits import open_kit
 from fewshift.nets.graph import GraphEngine

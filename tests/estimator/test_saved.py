@@ -14,7 +14,7 @@ import torch
 
 import fewshift as fs
 from fewshift.estimator.exported import metadata
-from fewshift.estimator.label_json import from_json, to_json
+from fewshift.estimator.labels import from_json, to_json
 from fewshift.nets import bundled, precision
 from fewshift.nets.adapters import adapters_at
 from fewshift.nets.any_module import backbone_from

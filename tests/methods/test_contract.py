@@ -8,7 +8,7 @@ import torch
 from tiny_kits import in_double
 
 from fewshift.evaluation.contract import CHECKS, check_method
-from fewshift.evaluation.tensors import tensors_of
+from fewshift.evaluation.contract_bench import tensors_of
 from fewshift.methods import METHODS
 from fewshift.methods.steady import Steady
 from fewshift.nets.choice import ENGINES, choose_engine

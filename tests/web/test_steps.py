@@ -28,11 +28,11 @@ def done(opened: Opened, upload: Maker) -> Adaptation:
 
 def test_colours_are_told_apart(done: Adaptation, upload: Maker) -> None:
     found = predict(done, [upload(colour, 100 + seed) for colour in COLOURS for seed in range(3)])
-    assert [p.shares[0][0] for p in found] == [colour for colour in COLOURS for _ in range(3)]
+    assert [p.ranked[0][0] for p in found] == [colour for colour in COLOURS for _ in range(3)]
     for p in found:
-        assert sum(share for _, share in p.shares) == pytest.approx(1)
-        assert [share for _, share in p.shares] == sorted((s for _, s in p.shares), reverse=True)
-        assert p.thumbnail.startswith("data:image/png;base64,")
+        assert sum(share for _, share in p.ranked) == pytest.approx(1)
+        assert [share for _, share in p.ranked] == sorted((s for _, s in p.ranked), reverse=True)
+        assert p.thumbnail.startswith("data:image/jpeg;base64,")
         assert 0 <= p.unknown_score <= 1
 
 
@@ -64,7 +64,7 @@ def test_without_adaptation_nothing_moved(opened: Opened, upload: Maker) -> None
 def test_one_image_a_class(opened: Opened, upload: Maker) -> None:
     done = adapt_to(classes(upload, 1), opened, "tsp")
     assert watched(done).right == ()
-    assert predict(done, [upload("green", 50)])[0].shares[0][0] == "green"
+    assert predict(done, [upload("green", 50)])[0].ranked[0][0] == "green"
     views.changes(watched(done))
 
 
@@ -83,7 +83,7 @@ def test_the_download_predicts_alike(done: Adaptation, upload: Maker, tmp_path: 
     shares = dict(
         zip(again.classes_.tolist(), again.predict_proba([upload("blue", 9).content])[0], strict=True)
     )
-    for name, share in found.shares:
+    for name, share in found.ranked:
         assert shares[name] == pytest.approx(share, abs=1e-6)
 
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -188,11 +188,17 @@ def _peak_here(name: str, size: int, width: int, image_size: int) -> int | None:
 
 def peak_mb() -> int | None:
     """The most megabytes that this process has held so far; None where the system does not say."""
+    peak = memory_bytes("VmHWM")
+    return None if peak is None else peak // 2**20
+
+
+def memory_bytes(which: Literal["VmHWM", "VmRSS"]) -> int | None:
+    """What this process has held at most, or holds now, in bytes; None where the system does not say."""
     # getrusage would do everywhere, but on Linux a child starts with its parent's peak.
     if not STATUS.is_file():
         return None
     lines = STATUS.read_text().splitlines()
-    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM")), None)
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(which)), None)
 
 
 def _turns(
@@ -254,11 +260,8 @@ def now(device: str) -> float:
 
 def _cpu_name() -> str:
     info = Path("/proc/cpuinfo")
-    names = (
-        [line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line]
-        if (info.exists())
-        else []
-    )
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
     return names[0] if names else platform.processor() or platform.machine()
 
 

@@ -11,14 +11,10 @@ trained: time does not depend on what was learned.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from fewshift.benchmarks.adapt import lived_in_net, machine, make_task, matrix_product_rate
+from fewshift.benchmarks.adapt import lived_in_net, machine, make_task, matrix_product_rate, now
 from fewshift.core.precond import initial_preconditioners
 from fewshift.core.rules import RULES
 from fewshift.methods import METHODS
@@ -29,7 +25,7 @@ from fewshift.nets.kit import Kit
 from fewshift.nets.set_encoder import DatasetClassifier
 from fewshift.progress import Track, silent
 from fewshift.training.maml import MamlSettings, maml_part, meta_learned
-from fewshift.types import Method, Task
+from fewshift.types import Method
 
 DOMAINS = tuple(f"domain {number}" for number in range(8))
 BASELINES = ("tsp", "tsp_plain")
@@ -52,8 +48,10 @@ def run(
     seconds = {name: float("inf") for name in methods}
     turns = [(repeat, name) for repeat in range(repeats + 1) for name in methods]
     for repeat, name in track(turns, label="tasks", total=len(turns)):
-        took = _seconds(methods[name], task, query.images, device)
-        seconds[name] = seconds[name] if repeat == 0 else min(seconds[name], took)
+        start = now(device)
+        methods[name].adapt(task)(query.images)
+        if repeat:
+            seconds[name] = min(seconds[name], now(device) - start)
     steps = {name: tsp_steps if name.startswith("tsp") else gap_steps for name in methods}
     rows = [
         {
@@ -108,11 +106,3 @@ def _methods(kit: Kit, tsp_steps: int, gap_steps: int) -> dict[str, Method]:
         assert isinstance(method, ProtoMaml)
         found[name] = replace(method, steps=gap_steps)
     return found
-
-
-def _seconds(method: Method, task: Task, queries: Tensor, device: str) -> float:
-    start = time.perf_counter()
-    method.adapt(task)(queries)
-    if device.startswith("cuda"):
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - start

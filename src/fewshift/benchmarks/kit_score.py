@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fewshift.benchmarks import own_images
+from fewshift.benchmarks.own_tasks import WAY
 from fewshift.errors import DataError
 from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.estimator.recipes import chosen_for
@@ -58,7 +59,7 @@ def run(
         )
     return {
         "settings": {
-            "way": own_images.WAY,
+            "way": WAY,
             "shots": list(SHOTS),
             "tasks": tasks,
             "seed": seed,

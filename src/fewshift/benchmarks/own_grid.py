@@ -85,6 +85,7 @@ def _round(
 ) -> dict[str, NDArray[Any]]:
     device, kit = opened.device, opened.kit
     facts = [facts_of(kit, task) for task in tasks]
+    shares = [f.coefficients for f in facts]
     starts = [[start_of(kit, c, f) for f in facts] for c in candidates]
     rules = [[rule_of(c, f, kit) for f in facts] for c in candidates]
     labels, asked = tasks[0].labels.to(device), tasks[0].asked.to(device)
@@ -101,10 +102,10 @@ def _round(
         "domain": np.array([task.domain for task in tasks]),
         "role": np.array([task.role for task in tasks]),
         "index": np.array([task.index for task in tasks]),
-        "coefficients": np.stack([_numbers(f.coefficients, len(kit.domains)) for f in facts]),
-        "certainty": np.array(
-            [np.nan if f.coefficients is None else certainty(f.coefficients) for f in facts]
+        "coefficients": np.stack(
+            [np.zeros(len(kit.domains), np.float32) if c is None else c.float().cpu().numpy() for c in shares]
         ),
+        "certainty": np.array([np.nan if c is None else certainty(c) for c in shares]),
         "frozen": _along(embed_whole([{} for _ in tasks]), queries),
         "query": _descents(opened.engine, supports, starts, rules, STOPS, embed_whole, queries),
     }
@@ -171,15 +172,12 @@ def _along(
     return there.half().cpu().numpy()
 
 
-def _numbers(coefficients: Tensor | None, count: int) -> NDArray[np.float32]:
-    return (torch.zeros(count) if coefficients is None else coefficients.float().cpu()).numpy()
-
-
 def summary(found: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """Mean gain over the frozen network in points, by role, candidate and stop; after 20 steps by domain."""
     right, frozen = found["query"][..., 0].astype(float), found["frozen"][..., 0].astype(float)
     gains = 100 * (right - frozen[:, None, None])
     names, stops = (found[name].astype(str).tolist() for name in ("candidates", "stops"))
+    later = gains[:, :, stops.index(str(MIXED_AT))]
     table: dict[str, Any] = {}
     for role in np.unique(found["role"]).tolist():
         mine = found["role"] == role
@@ -191,16 +189,13 @@ def summary(found: dict[str, NDArray[Any]]) -> dict[str, Any]:
                 for k, name in enumerate(names)
             },
             "domains": {
-                str(domain): dict(zip(names, _at(gains, found["domain"] == domain, stops), strict=True))
+                str(domain): dict(
+                    zip(names, later[found["domain"] == domain].mean(0).round(2).tolist(), strict=True)
+                )
                 for domain in dict.fromkeys(found["domain"][mine].tolist())
             },
         }
     return table
-
-
-def _at(gains: NDArray[np.float64], mine: NDArray[np.bool_], stops: list[str]) -> list[float]:
-    found: list[float] = gains[mine][:, :, stops.index(str(MIXED_AT))].mean(0).round(2).tolist()
-    return found
 
 
 def write(found: dict[str, NDArray[Any]], path: Path) -> None:

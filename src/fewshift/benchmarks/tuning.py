@@ -8,13 +8,10 @@ is more of the same. Without a CUDA device the graphs' passes run uncaptured: it
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
-from fewshift.benchmarks.adapt import lived_in_net, machine, make_task, matrix_product_rate
+from fewshift.benchmarks.adapt import lived_in_net, machine, make_task, matrix_product_rate, now
 from fewshift.core.descent import Trajectory
 from fewshift.methods.pmf import varied_copies
 from fewshift.methods.tuned import adam_at
@@ -81,8 +78,6 @@ def table(outcome: dict[str, Any]) -> str:
 def _timed(
     engine: Tuning, task: Task, rule: Rule, steps: int, copies: Copies | None, device: str
 ) -> tuple[float, Trajectory]:
-    start = time.perf_counter()
+    start = now(device)
     (end,) = engine.tune(task, [rule], steps, copies)
-    if device.startswith("cuda"):
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - start, end
+    return now(device) - start, end

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -13,12 +14,11 @@ from typer.core import TyperGroup
 from fewshift import __version__
 from fewshift.cli.any_text import print_any_text
 from fewshift.cli.bench import bench
-from fewshift.cli.bench_gap import gap as bench_gap
-from fewshift.cli.bench_kits import kits as bench_kits
-from fewshift.cli.bench_own import fit as bench_fit
-from fewshift.cli.bench_own import own_grid, own_images, own_rules
-from fewshift.cli.bench_tuning import tuning as bench_tuning
-from fewshift.cli.data import data
+from fewshift.cli.data_cache import cache
+from fewshift.cli.data_convert import convert
+from fewshift.cli.data_fetch import fetch
+from fewshift.cli.data_inspect import inspect
+from fewshift.cli.data_list import list_suites
 from fewshift.cli.demo import demo
 from fewshift.cli.doctor import doctor
 from fewshift.cli.evaluate import evaluate
@@ -80,28 +80,27 @@ def _root(
     pass
 
 
-bench.command("fit")(bench_fit)
-bench.command("gap")(bench_gap)
-bench.command("tuning")(bench_tuning)
-bench.command("kits")(bench_kits)
-bench.command("own-images")(own_images)
-bench.command("own-grid")(own_grid)
-bench.command("own-rules")(own_rules)
+data = typer.Typer(
+    no_args_is_help=True,
+    help="Suites and their domains: what there is, fetch it, check it, convert your own.",
+)
+data.command("list")(list_suites)
+data.command()(fetch)
+data.command()(inspect)
+data.command()(convert)
+data.command()(cache)
 
 OWN, RESEARCH, MACHINE = "Your own images", "Research", "First look, this machine"
-app.command("fit", rich_help_panel=OWN)(fit)
-app.command("predict", rich_help_panel=OWN)(predict)
-app.command("export", rich_help_panel=OWN)(export)
-app.command("web", rich_help_panel=OWN)(web)
-app.command("evaluate", rich_help_panel=RESEARCH)(evaluate)
-app.command("report", rich_help_panel=RESEARCH)(report)
-app.command("methods", rich_help_panel=RESEARCH)(methods)
-app.command("spectrum", rich_help_panel=RESEARCH)(spectrum)
-app.command("reproduce", rich_help_panel=RESEARCH)(reproduce)
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    OWN: (fit, predict, export, web),
+    RESEARCH: (evaluate, report, methods, spectrum, reproduce),
+    MACHINE: (demo, doctor),
+}
+for panel, commands in PANELS.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
 app.add_typer(data, name="data", rich_help_panel=RESEARCH)
 app.add_typer(train, name="train", rich_help_panel=RESEARCH)
-app.command("demo", rich_help_panel=MACHINE)(demo)
-app.command("doctor", rich_help_panel=MACHINE)(doctor)
 app.add_typer(bench, name="bench", rich_help_panel=MACHINE)
 
 
@@ -112,47 +111,42 @@ def main() -> None:
         code = app(standalone_mode=False)  # that of typer.Exit comes back as a value
         sys.stdout.flush()  # while a reader's absence can still be answered
         sys.exit(code)
-    except FewshiftError as problem:
-        print(f"fewshift: {problem}", file=sys.stderr)
-        sys.exit(2)
     except (KeyboardInterrupt, typer.Abort):
         print("fewshift: interrupted", file=sys.stderr)
         sys.exit(130)
     except (BrokenPipeError, ReaderLeft):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _print_no_more()
         sys.exit(0)
-    except OSError as problem:
-        if problem.filename is None and problem.errno in NO_ROOM:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            print(
-                f"fewshift: what is printed, or a temporary file, cannot be written ({problem.strerror}): "
-                "make room, or send it elsewhere",
-                file=sys.stderr,
-            )
-            sys.exit(2)
-        if problem.filename is None:  # nothing of the user's is to blame
-            raise
-        print(
-            f"fewshift: {problem.filename}: {problem.strerror}: look for its name, room and rights, "
-            "or give another place",
-            file=sys.stderr,
-        )
-        sys.exit(2)
     except Exception as problem:
-        if _is_full_gpu(problem):
-            print(
-                "fewshift: the GPU's memory is full: end other programs on it, or give --device cpu; "
-                "what was being trained or evaluated goes on with the same command (train: --resume)",
-                file=sys.stderr,
-            )
-            sys.exit(2)
-        # A wrong option: typer's usage errors can show themselves; their class moved between versions.
-        if not hasattr(problem, "show"):
+        if hasattr(problem, "show"):  # a wrong option: the class of these errors moved between versions
+            problem.show()
+        elif sentence := _sentence(problem):
+            print(f"fewshift: {sentence}", file=sys.stderr)
+        else:
             raise
-        problem.show()
         sys.exit(2)
 
 
-def _is_full_gpu(problem: Exception) -> bool:
+def _sentence(problem: Exception) -> str | None:
+    """What went wrong and the way out; None for a fault of our own."""
+    if isinstance(problem, FewshiftError):
+        return str(problem)
+    if isinstance(problem, OSError) and problem.filename is not None:
+        why = f"{problem.filename}: {problem.strerror}"
+        return f"{why}: look for its name, room and rights, or give another place"
+    if isinstance(problem, OSError) and problem.errno in NO_ROOM:
+        _print_no_more()
+        what = f"what is printed, or a temporary file, cannot be written ({problem.strerror})"
+        return f"{what}: make room, or send it elsewhere"
     torch = sys.modules.get("torch")  # who has not imported it has filled no GPU
-    return torch is not None and isinstance(problem, torch.OutOfMemoryError)
+    if torch is not None and isinstance(problem, torch.OutOfMemoryError):
+        return (
+            "the GPU's memory is full: end other programs on it, or give --device cpu; what was being "
+            "trained or evaluated goes on with the same command (train: --resume)"
+        )
+    return None
+
+
+def _print_no_more() -> None:
+    """What is still to be flushed goes nowhere, without a complaint."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -7,14 +7,15 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from fewshift.cli.bench_own import JsonFile, finish
+from fewshift.cli import bench_accuracy
+from fewshift.cli.bench_options import ImageSize, JsonFile, OneKit, Repeats, Width, finish
 from fewshift.cli.console import bars
-from fewshift.cli.train_options import RecordsOption, SuiteOption
-from fewshift.cli.words import words
+from fewshift.cli.options import DeviceOption, MethodOption, PrecisionOption, counts, words
 
 bench = typer.Typer(
     no_args_is_help=True, help="Speed and memory, as ratios measured in one run; accuracy on own images."
 )
+SupportSizes = Annotated[str, typer.Option(help="Numbers of support images, with commas.")]
 
 
 @bench.command()
@@ -34,7 +35,7 @@ def data(
 
     try:
         from fewshift.benchmarks import data as reading
-        from fewshift.benchmarks import records as indexing
+        from fewshift.benchmarks import indexing
     except ImportError as problem:
         raise MissingExtra(str(problem.name), "dev") from None
     folder = records or data_folder() / "open"
@@ -47,15 +48,15 @@ def data(
 
 @bench.command()
 def adapt(
-    sizes: Annotated[str, typer.Option(help="Support sizes with commas.")] = "5,25,100,350,500",
+    sizes: SupportSizes = "5,25,100,350,500",
     steps: Annotated[int, typer.Option(help="Steps of adaptation.", min=1)] = 40,
-    width: Annotated[int, typer.Option(help="The ResNet-18's width; 64 is the published one.", min=1)] = 64,
-    image_size: Annotated[int, typer.Option(help="Pixels a side.", min=8)] = 84,
+    width: Width = 64,
+    image_size: ImageSize = 84,
     engines: Annotated[str, typer.Option(help="Engines to compare with the public-style loop.")] = "auto",
     precision: Annotated[
         str, typer.Option(help="The graph engine's: float32, tf32 or float16, several with commas.")
     ] = "tf32,float16",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "cpu",
+    device: DeviceOption = "cpu",
     repeats: Annotated[
         int | None,
         typer.Option(
@@ -71,13 +72,12 @@ def adapt(
     Example: `fewshift bench adapt --sizes 25,100 --steps 40 --json adapt.json`
     """
     from fewshift.benchmarks import adapt as adaptation
-    from fewshift.cli.evaluate_inputs import choose_device, counts
     from fewshift.nets.precision import multiplies_bfloat16, precision_named
 
-    device = str(choose_device(device))
+    where = _device(device)
     chosen = words(engines)
     if chosen == ["auto"]:
-        fastest = "graph" if device.startswith("cuda") else "folded bfloat16" if multiplies_bfloat16() else ""
+        fastest = "graph" if where.startswith("cuda") else "folded bfloat16" if multiplies_bfloat16() else ""
         chosen = ["public", "plain", "folded", *([fastest] if fastest else [])]
     graphs = [f"graph {precision_named(name)}" for name in words(precision)]
     chosen = [name for engine in chosen for name in (graphs if engine == "graph" else [engine])]
@@ -86,29 +86,28 @@ def adapt(
         steps,
         width,
         image_size,
-        device,
+        where,
         chosen,
         repeats=repeats,
         memory=memory,
         track=bars(),
     )
-    typer.echo(adaptation.table(outcome), err=True)
-    finish(outcome, json_file)
+    finish(outcome, json_file, adaptation.table(outcome))
 
 
 @bench.command()
 def small(
     shots: Annotated[str, typer.Option(help="Support images a class, with commas.")] = "1,5",
-    width: Annotated[int, typer.Option(help="The ResNet-18's width; 64 is the published one.", min=1)] = 64,
-    image_size: Annotated[int, typer.Option(help="Pixels a side.", min=8)] = 84,
+    width: Width = 64,
+    image_size: ImageSize = 84,
     precision: Annotated[
         str, typer.Option(help="On a GPU: float32, tf32 or float16, several with commas.")
     ] = "tf32,float16",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "cpu",
+    device: DeviceOption = "cpu",
     tasks: Annotated[
         int | None, typer.Option(help="Tasks at a time. Default: what one batch of a GPU holds.", min=1)
     ] = None,
-    repeats: Annotated[int, typer.Option(help="The best of so many counts.", min=1)] = 3,
+    repeats: Repeats = 3,
     json_file: JsonFile = None,
 ) -> None:
     """Five-way tasks a second, one by one and many together, against the public loop in the same run.
@@ -116,29 +115,21 @@ def small(
     Example: `fewshift bench small --device cuda --shots 1,5 --json small.json`
     """
     from fewshift.benchmarks import small_tasks
-    from fewshift.cli.evaluate_inputs import choose_device, counts
     from fewshift.nets.precision import precision_named
 
-    device = str(choose_device(device))
+    where = _device(device)
     precisions = [precision_named(name) for name in words(precision)]
+    numbers = counts(shots, "--shots")
     outcome = small_tasks.run(
-        counts(shots, "--shots"),
-        width,
-        image_size,
-        device,
-        precisions,
-        tasks=tasks,
-        repeats=repeats,
-        track=bars(),
+        numbers, width, image_size, where, precisions, tasks=tasks, repeats=repeats, track=bars()
     )
-    typer.echo(small_tasks.table(outcome), err=True)
-    finish(outcome, json_file)
+    finish(outcome, json_file, small_tasks.table(outcome))
 
 
 @bench.command()
 def meta(
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, ...")] = "cpu",
-    width: Annotated[int, typer.Option(help="The ResNet-18's width.", min=1)] = 16,
+    device: DeviceOption = "cpu",
+    width: Width = 16,
     support: Annotated[int, typer.Option(help="Support images, for the memory.")] = 30,
     query: Annotated[int, typer.Option(help="Query images, for the memory.")] = 20,
     precision: Annotated[str, typer.Option(help="float32, tf32 or float16, on a GPU.")] = "tf32",
@@ -152,11 +143,10 @@ def meta(
     Example: `fewshift bench meta --device cuda --width 64 --updates 12 --json meta.json`
     """
     from fewshift.benchmarks import meta_memory, meta_rate
-    from fewshift.cli.evaluate_inputs import choose_device
     from fewshift.errors import FewshiftError
     from fewshift.nets.precision import precision_named
 
-    device = str(choose_device(device))
+    where = _device(device)
     known: dict[str, Literal[1, 2]] = {"1": 1, "2": 2}
     asked = words(orders)
     if not asked or not set(asked) <= set(known):
@@ -164,7 +154,7 @@ def meta(
     outcome: dict[str, Any] = {}
     if updates:
         outcome |= meta_rate.run(
-            device,
+            where,
             width,
             precision=precision_named(precision),
             updates=updates,
@@ -172,66 +162,87 @@ def meta(
             track=bars(),
         )
     if memory:
-        outcome["memory"] = meta_memory.run(device=device, width=width, support=support, query=query)
+        outcome["memory"] = meta_memory.run(device=where, width=width, support=support, query=query)
     finish(outcome, json_file)
 
 
 @bench.command()
-def gate(
-    kit: Annotated[str, typer.Option(help="A kit file, or a bundled kit's name.")],
-    records: RecordsOption = None,
-    suite: SuiteOption = None,
-    domains: Annotated[str | None, typer.Option(help="Names with commas. Default: all.")] = None,
-    precision: Annotated[
-        str | None,
-        typer.Option(help="What to compare with float32. Default: tf32,float16 on a GPU, bfloat16 on a CPU."),
-    ] = None,
-    methods: Annotated[str, typer.Option(help="Methods that adapt, with commas.")] = "tsa,tsp",
-    tasks: Annotated[int, typer.Option(help="Tasks in all, shared by the domains.", min=2)] = 200,
-    protocol: Annotated[str, typer.Option(help="varying, five-shot or one-shot.")] = "varying",
-    split: Annotated[str, typer.Option(help="Classes to draw tasks from: train, valid or test.")] = "valid",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+def fit(
+    sizes: SupportSizes = "5,25,100,500",
+    kit: OneKit = None,
+    method: MethodOption = "tsp",
+    device: DeviceOption = "cpu",
+    precision: PrecisionOption = "auto",
     json_file: JsonFile = None,
 ) -> None:
-    """Accuracy in a faster precision against float32 on the same tasks; fails beyond 0.1 points.
+    """Seconds and memory of a fit on own images, against ncc and the published settings.
 
-    Example: `fewshift bench gate --kit KIT --records DIR --tasks 200`
+    Example: `fewshift bench fit --sizes 5,25 --json fit.json`
     """
-    from fewshift.benchmarks import gate as gates
-    from fewshift.cli import evaluate_inputs as inputs
-    from fewshift.data.episodes import reader
-    from fewshift.data.plan import choices, plan_task
-    from fewshift.errors import FewshiftError
-    from fewshift.evaluation.pixel_rule import pixel_rule
-    from fewshift.evaluation.run import with_roles
-    from fewshift.nets.bundled import find_kit
+    from fewshift.benchmarks import fit_memory
+    from fewshift.cli.evaluate_inputs import choose_device
     from fewshift.nets.precision import precision_for
-    from fewshift.progress import silent
 
-    where = inputs.choose_device(device)
-    on_gpu = where.type == "cuda"
-    named = words(precision or ("tf32,float16" if on_gpu else "bfloat16"))
-    precisions = [precision_for(name, where) for name in named]
-    if not on_gpu and set(precisions) != {"bfloat16"}:
-        raise FewshiftError(
-            f"--precision is {precision}: on {where} bfloat16 is all that differs from float32"
-        )
-    _, loaded = find_kit(kit, where)
-    part = inputs.split_named(split)
-    found = inputs.open_domains(records, None, suite, words(domains), part, silent)
-    chosen = with_roles(found, loaded.trained_on)
-    read = reader(chosen, pixel_rule(loaded), reveal_seen=True)
-    among = [choices(domain.spec, part, inputs.protocol_named(protocol)) for domain in chosen]
-    plans = (plan_task(among[n % len(among)], 0, n // len(among)) for n in range(tasks))
-    episodes = bars()(map(read, plans), label="tasks", total=tasks)
-    outcome = {"split": part} | gates.run(loaded, episodes, where, precisions, words(methods))
-    finish(outcome, json_file)
-    failed = [row for row in outcome["results"] if not row["passes"]]
-    for row in failed:
-        typer.echo(
-            f"fewshift: {row['method']} in {row['precision']} is {row['difference']:+.3f} points from "
-            f"float32, more than {gates.ALLOWED}",
-            err=True,
-        )
-    if failed:
-        raise typer.Exit(1)
+    def tell(row: dict[str, Any]) -> None:  # the large sizes take minutes: none waits for the others
+        typer.echo(fit_memory.line(row), err=True)
+
+    where = choose_device(device)
+    precision_for(precision, where)  # a wrong name is said before anything runs
+    numbers = counts(sizes, "--sizes")
+    finish(fit_memory.run(numbers, kit, method, str(where), precision, track=bars(), tell=tell), json_file)
+
+
+@bench.command()
+def gap(
+    size: Annotated[int, typer.Option(help="Support images.", min=5)] = 350,
+    width: Width = 64,
+    image_size: ImageSize = 84,
+    tsp_steps: Annotated[int, typer.Option(help="TSP's steps.", min=1)] = 40,
+    gap_steps: Annotated[int, typer.Option(help="GAP's steps.", min=1)] = 10,
+    device: DeviceOption = "cpu",
+    repeats: Repeats = 3,
+    json_file: JsonFile = None,
+) -> None:
+    """Seconds a task takes by GAP, its eigen and approximate forms, and by TSP: published as 13 to 1.
+
+    Example: `fewshift bench gap --device cuda --json gap.json`
+    """
+    from fewshift.benchmarks import gap as comparison
+
+    steps = {"tsp_steps": tsp_steps, "gap_steps": gap_steps}
+    outcome = comparison.run(size, width, image_size, _device(device), **steps, repeats=repeats, track=bars())
+    finish(outcome, json_file, comparison.table(outcome))
+
+
+@bench.command()
+def tuning(
+    sizes: SupportSizes = "25,100,400",
+    width: Width = 64,
+    image_size: ImageSize = 84,
+    steps: Annotated[int, typer.Option(help="Steps of Adam.", min=1)] = 40,
+    device: DeviceOption = "cpu",
+    repeats: Repeats = 3,
+    json_file: JsonFile = None,
+) -> None:
+    """Seconds that fine_tune, norm_tune and pmf take as written down, and by graphs in two precisions.
+
+    Example: `fewshift bench tuning --device cuda --json tuning.json`
+    """
+    from fewshift.benchmarks import tuning as comparison
+
+    numbers, where = counts(sizes, "--sizes"), _device(device)
+    outcome = comparison.run(numbers, width, image_size, where, steps=steps, repeats=repeats, track=bars())
+    finish(outcome, json_file, comparison.table(outcome))
+
+
+def _device(name: str) -> str:
+    from fewshift.cli.evaluate_inputs import choose_device
+
+    return str(choose_device(name))
+
+
+bench.command()(bench_accuracy.gate)
+bench.command()(bench_accuracy.kits)
+bench.command()(bench_accuracy.own_images)
+bench.command()(bench_accuracy.own_grid)
+bench.command()(bench_accuracy.own_rules)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ import typer
 
 from fewshift.cli.any_text import printable
 from fewshift.cli.console import bars, interrupted
-from fewshift.cli.outputs import keep_images, keep_input, make_place
+from fewshift.cli.outputs import keep_images, keep_input, make_place, write_text
 from fewshift.errors import FewshiftError
 
 if TYPE_CHECKING:
@@ -20,72 +19,66 @@ if TYPE_CHECKING:
     from fewshift.estimator.kits import Opened
     from fewshift.evaluation.curve_scores import CurveScores
     from fewshift.evaluation.scores import Score
+    from fewshift.progress import Track
 
 TASKS = 10
 PICTURES = 48
 PAIRS_SHOWN = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class CurveOptions:
-    """What a user can say about a learning curve."""
-
-    folder: Path
-    kit: str | None = None
-    methods: tuple[str, ...] = ()
-    shots: str | None = None
-    way: int | None = None
-    tasks: int | None = None
-    seed: int = 0
-    out: Path | None = None
-    html: Path | None = None
-    device: str = "auto"
-    engine: str = "auto"
-    precision: str = "auto"
-    quiet: bool = False
-
-
-def run_curve(options: CurveOptions) -> None:
+def run_curve(
+    folder: Path,
+    *,
+    kit: str | None,
+    methods: Sequence[str] | None,
+    shots: Sequence[int] | None,
+    way: int | None,
+    tasks: int | None,
+    seed: int,
+    out: Path | None,
+    html: Path | None,
+    device: str,
+    engine: str,
+    precision: str,
+    quiet: bool,
+) -> None:
     """Draw the tasks, score the methods, print the tables and write the page."""
-    from fewshift.cli.evaluate_inputs import counts
     from fewshift.estimator.curve import DEFAULT_METHODS, contestants
     from fewshift.estimator.curve_tasks import plan_curve
     from fewshift.estimator.kits import open_kit
     from fewshift.evaluation.curve_scores import CurveScores
     from fewshift.nets.choice import check_precision
 
-    shots = None if options.shots is None else counts(options.shots, "--shots")
-    tasks = TASKS if options.tasks is None else options.tasks
-    plan = plan_curve(options.folder, shots, options.way, tasks, options.seed)
-    page = options.html or Path(f"{plan.domain.name}-curve.html")
+    plan = plan_curve(folder, shots, way, TASKS if tasks is None else tasks, seed)
+    page = html or Path(f"{plan.domain.name}-curve.html")
     make_place(page, "--html", "curve.html")
-    keep_images(page, "--html", options.folder, "curve.html")
-    keep_input(page, "--html", options.kit, "kit", "curve.html")
-    if options.out is not None and options.out.resolve() == page.resolve():
+    keep_images(page, "--html", folder, "curve.html")
+    keep_input(page, "--html", kit, "kit", "curve.html")
+    if out is not None and out.resolve() == page.resolve():
         raise FewshiftError(f"--html {page} is --out, too: the page would take the place of the scores")
-    opened = open_kit(options.kit, options.device, options.engine, True, options.precision)
-    check_precision(options.precision, opened.engine)
-    methods = contestants(options.methods or DEFAULT_METHODS, opened, options.seed)
-    if not options.quiet:
-        typer.echo(printable(_announced(plan, opened, tuple(methods))), err=True)
+    opened = open_kit(kit, device, engine, True, precision)
+    check_precision(precision, opened.engine)
+    asked = contestants(DEFAULT_METHODS if methods is None else methods, opened, seed)
+    if not quiet:
+        typer.echo(printable(_announced(plan, opened, tuple(asked))), err=True)
     try:
-        scores = tuple(_scored(plan, methods, opened, options))
+        scores = tuple(_scored(plan, asked, opened, out, bars(quiet)))
     except KeyboardInterrupt:
-        if options.out is None:
+        if out is None:
             raise
-        raise interrupted(f"all scores so far are in {options.out}") from None
-    found = CurveScores(plan.domain.name, plan.domain.spec.class_names, tuple(methods), plan.shots, scores)
-    if not options.quiet:
+        raise interrupted(f"all scores so far are in {out}") from None
+    found = CurveScores(plan.domain.name, plan.domain.spec.class_names, tuple(asked), plan.shots, scores)
+    if not quiet:
         _show(found)
-    _write_page(page, found, options.folder, _facts(found, plan, opened))
-    if not options.quiet:
-        if options.out is not None:
-            typer.echo(f"wrote {len(scores)} lines to {options.out}", err=True)
+    _write_page(page, found, folder, _facts(found, plan, opened))
+    if not quiet:
+        if out is not None:
+            typer.echo(f"wrote {len(scores)} lines to {out}", err=True)
         typer.echo(printable(f"wrote {page}: also mix-ups and pictures of the mistakes"), err=True)
 
 
 def _scored(
-    plan: CurvePlan, methods: Mapping[str, Contestant], opened: Opened, options: CurveOptions
+    plan: CurvePlan, methods: Mapping[str, Contestant], opened: Opened, out: Path | None, track: Track
 ) -> Iterator[Score]:
     """The scores of this curve: those that the file has, then new ones, which go into it one by one."""
     from fewshift.estimator.curve import engine_for, learning_curve, shared_facts
@@ -93,16 +86,15 @@ def _scored(
     from fewshift.evaluation.results_file import open_results
     from fewshift.evaluation.scores import read_scores
 
-    track = bars(options.quiet)
-    if options.out is None:
+    if out is None:
         yield from learning_curve(plan, methods, opened, track=track)
         return
     domains = [domain_of_shot(plan.domain.name, shot) for shot in plan.shots]
     specs = dict.fromkeys(domains, plan.fingerprint)
-    with open_results(options.out, shared_facts(plan, opened), specs) as results:
+    with open_results(out, shared_facts(plan, opened), specs) as results:
         if mixed := results.mixed({name: engine_for(name, opened) for name in methods}):
             typer.echo(f"fewshift: {mixed}", err=True)
-        for read in read_scores([options.out]):
+        for read in read_scores([out]):
             score = read.score
             if score.method in methods and score.domain in domains and score.index < plan.tasks:
                 yield score
@@ -146,18 +138,13 @@ def _show(found: CurveScores) -> None:
 
 def _write_page(path: Path, found: CurveScores, folder: Path, facts: Sequence[tuple[str, str]]) -> None:
     from fewshift.data.folder import read_image
-    from fewshift.data.whole_files import write_whole
     from fewshift.evaluation.curve_page import curve_page
     from fewshift.evaluation.curve_scores import mistakes
     from fewshift.evaluation.thumbnails import thumbnail
 
     wrong = mistakes(found.answers(found.methods[0], found.shots[-1]), PICTURES)
     pictures = {mistake.file: thumbnail(read_image(folder / mistake.file)) for mistake in wrong}
-    text = curve_page(found, facts, wrong, pictures)
-    try:
-        write_whole(path, text.encode("utf-8", "backslashreplace"))
-    except OSError as problem:
-        raise FewshiftError(f"{path}: cannot be written ({problem.strerror}): give another --html") from None
+    write_text(path, curve_page(found, facts, wrong, pictures), "--html")
 
 
 def _facts(found: CurveScores, plan: CurvePlan, opened: Opened) -> list[tuple[str, str]]:

@@ -7,20 +7,20 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.options import OnlyOption, QuietOption, RecordsArgument
+
 
 def cache(
-    folder: Annotated[str, typer.Argument(help="A records folder, one domain of it, or `open` or `md`.")],
+    folder: RecordsArgument,
     to: Annotated[
         Path | None,
         typer.Option(help="Where the caches go, one folder a domain. Default: your cache folder."),
     ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", help="This domain only; may be given several times.")
-    ] = None,
+    only: OnlyOption = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check every byte of the finished caches.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no bars.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Decode every image once into a memory-mapped 8-bit cache of at most 84 x 84 pixels.
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fewshift.cli.options import QuietOption
+
 if TYPE_CHECKING:
     from fewshift.data.class_split import ClassSplit
 
@@ -26,7 +28,7 @@ def convert(
     seed: Annotated[int, typer.Option(help="Which classes the shares get.")] = 0,
     licence: Annotated[str, typer.Option(help="The terms of these images, kept beside them.")] = "not stated",
     attribution: Annotated[str, typer.Option(help="Who made the images, kept beside them.")] = "",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no bars.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Turn images into records: one file a class and dataset_spec.json, as Meta-Dataset has them.
 

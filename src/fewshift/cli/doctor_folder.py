@@ -6,7 +6,7 @@ import shlex
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from fewshift.cli.doctor_checks import Check
+from fewshift.cli.doctor_checks import Check, line
 
 OPENED = 100  # images, of all classes in turn: photographs of a telephone take 0.15 s each
 
@@ -40,17 +40,11 @@ def _records(folder: Path) -> list[Check]:
             )
         else:
             found = "its spec cannot be read"
+        remedy = ""
         if faults:
             found += f"; {len(faults)} faults, the first: {faults[0].text}"
-        checks.append(
-            Check(
-                "folder",
-                report.name,
-                "broken" if faults else "ok",
-                found,
-                f"fewshift data inspect {shlex.quote(str(folder))}" if faults else "",
-            )
-        )
+            remedy = f"fewshift data inspect {shlex.quote(str(folder))}"
+        checks.append(line("folder", report.name, found, remedy, "broken"))
     return checks
 
 
@@ -59,32 +53,33 @@ def _class_folders(folder: Path) -> Check:
     from fewshift.data.folder import list_folder
     from fewshift.errors import DataError
 
+    def broken(found: str, remedy: str, what: str = "images") -> Check:
+        return line("folder", what, found, remedy, "broken")
+
     try:
         found = list_folder(folder)
     except DataError as problem:
         remedy = "give a folder that holds a folder a class, or one of converted domains"
-        return Check("folder", "contents", "broken", str(problem), remedy)
+        return broken(str(problem), remedy, "contents")
     try:
         check_names(list(found.classes), str(folder))
     except DataError as problem:
-        return Check("folder", "images", "broken", str(problem), "rename that folder")
+        return broken(str(problem), "rename that folder")
     counts = sorted(len(files) for files in found.classes.values())
     each = f"{counts[0]}" if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
     text = f"{len(counts)} class{'es' if len(counts) > 1 else ''} of {each} images, {sum(counts):,} in all"
     if found.ignored:
         text += f"; {len(found.ignored)} other files are ignored"
     if len(counts) < 2:
-        return Check("folder", "images", "broken", f"{text}; one class alone is no choice", "add a class")
+        return broken(f"{text}; one class alone is no choice", "add a class")
     name = next(name for name, files in found.classes.items() if len(files) == counts[0])
     if counts[0] == 0:
-        return Check(
-            "folder", "images", "broken", f"{text}; class {name} has none", "add images or remove it"
-        )
+        return broken(f"{text}; class {name} has none", "add images or remove it")
     in_turn = chain.from_iterable(zip_longest(*found.classes.values()))
     files = [file for file in in_turn if file is not None]
     fault = next(filter(None, map(_problem, files[:OPENED])), None)
     if fault:
-        return Check("folder", "images", "broken", f"{text}; {fault}", "mend or remove that file")
+        return broken(f"{text}; {fault}", "mend or remove that file")
     if len(files) > OPENED:
         text += f"; {OPENED} of them were opened"
     quoted, out = shlex.quote(str(folder)), shlex.quote(f"{folder.resolve().name or 'images'}.fewshift")

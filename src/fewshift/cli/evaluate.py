@@ -10,24 +10,22 @@ from typing import Annotated
 import typer
 
 from fewshift.cli.console import bars, interrupted
-from fewshift.cli.curve import CurveOptions, run_curve
-from fewshift.cli.train_options import RecordsOption, SuiteOption
-from fewshift.cli.words import words
+from fewshift.cli.curve import run_curve
+from fewshift.cli.options import (
+    DeviceOption,
+    ProtocolOption,
+    RecordsOption,
+    SuiteOption,
+    TaskSeedOption,
+    counts,
+    words,
+)
 from fewshift.errors import FewshiftError
 
 DEFAULT_METHODS = "ncc,pa,tsa,gd,tsp"
 DEFAULT_TASKS = 600
 CURVE_ONLY = ("curve", "shots", "way", "html")
-TABLES_ONLY = (
-    "domains",
-    "split",
-    "protocol",
-    "oracle",
-    "shard",
-    "workers",
-    "cache",
-    "features",
-)
+TABLES_ONLY = ("domains", "split", "protocol", "oracle", "shard", "workers", "cache", "features")
 
 
 def evaluate(
@@ -60,8 +58,8 @@ def evaluate(
         int | None,
         typer.Option(min=1, help="Tasks a domain. Default: 600; of a curve 10 a number of shots."),
     ] = None,
-    protocol: Annotated[str, typer.Option(help="varying, five-shot or one-shot.")] = "varying",
-    seed: Annotated[int, typer.Option(help="Names the tasks: the same seed, the same tasks.")] = 0,
+    protocol: ProtocolOption = "varying",
+    seed: TaskSeedOption = 0,
     oracle: Annotated[
         bool, typer.Option(help="May rates ask whether the domain was trained on, as published?")
     ] = True,
@@ -77,7 +75,7 @@ def evaluate(
             "for a curve what fit takes, on a GPU tf32."
         ),
     ] = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    device: DeviceOption = "auto",
     shard: Annotated[str, typer.Option(help="This process's part as i/n; each with its own --out.")] = "1/1",
     workers: Annotated[int, typer.Option(min=0, help="Workers that read the next tasks meanwhile.")] = 2,
     cache: Annotated[
@@ -121,25 +119,24 @@ def evaluate(
     Example: `fewshift evaluate --folder birds/ --html birds.html`, or
     `fewshift evaluate --records DIR --kit KIT --methods ncc,tsa,tsp --tasks 600 --out results.jsonl`
     """
-    asked = {name for name in context.params if _was_given(context, name)}
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    asked = {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
     if folder is not None and records is None and suite is None and (out is None or asked & {*CURVE_ONLY}):
         _refuse(asked & {*TABLES_ONLY}, "has no meaning for a learning curve: leave it out")
         run_curve(
-            CurveOptions(
-                folder=folder,
-                kit=kit,
-                methods=tuple(words(methods)),
-                shots=shots,
-                way=way,
-                tasks=tasks,
-                seed=seed,
-                out=out,
-                html=html,
-                device=device,
-                engine=engine,
-                precision=precision,
-                quiet=quiet,
-            )
+            folder,
+            kit=kit,
+            methods=None if methods is None else words(methods),
+            shots=None if shots is None else counts(shots, "--shots"),
+            way=way,
+            tasks=tasks,
+            seed=seed,
+            out=out,
+            html=html,
+            device=device,
+            engine=engine,
+            precision=precision,
+            quiet=quiet,
         )
         return
     _refuse(asked & {*CURVE_ONLY}, "is for a learning curve: give it with --folder alone")
@@ -207,12 +204,6 @@ def evaluate(
     typer.echo(f"wrote {tally.written} scores to {out}, {tally.before} were there", err=True)
     if not quiet and (tally.written or tally.before):  # a shard may have no task at all
         _show(out)
-
-
-def _was_given(context: typer.Context, name: str) -> bool:
-    """Whether the user said this, or it is the default."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _refuse(names: set[str], why: str) -> None:

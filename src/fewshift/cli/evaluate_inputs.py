@@ -10,7 +10,7 @@ from typing import cast
 
 import torch
 
-from fewshift.cli.words import words
+from fewshift.cli.options import words
 from fewshift.data.domain import Domain
 from fewshift.data.folder import folder_domain
 from fewshift.data.pixels import PROTOCOL_84, PROTOCOL_84_ROUNDED, PixelRule
@@ -27,14 +27,6 @@ from fewshift.nets.kit import Kit
 from fewshift.nets.last_map import why_not_last_only
 from fewshift.progress import Track
 from fewshift.types import SPLITS, Method, Split
-
-
-def counts(text: str, option: str) -> list[int]:
-    """Whole numbers from 1 up between commas, each once."""
-    found = words(text)
-    if not found or not all(word.isdecimal() and int(word) > 0 for word in found):
-        raise FewshiftError(f"{option} is {text!r}: give whole numbers from 1 up with commas, such as 5,25")
-    return [int(word) for word in found]
 
 
 def split_named(name: str) -> Split:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.options import FittedArgument
 from fewshift.cli.outputs import keep_input, make_place
 
 
@@ -19,7 +20,7 @@ class ExportFormat(str, Enum):
 
 
 def export(
-    classifier: Annotated[Path, typer.Argument(help="A file that `fewshift fit` wrote.", metavar="FITTED")],
+    classifier: FittedArgument,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write: model.onnx or model.pt2.")],
     format: Annotated[
         ExportFormat | None,

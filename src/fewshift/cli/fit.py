@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fewshift.cli.console import bars
+from fewshift.cli.options import DeviceOption, EngineOption, MethodOption, PrecisionOption
 from fewshift.cli.outputs import keep_images, keep_input, make_place
-from fewshift.cli.precision_option import PrecisionOption
 
 if TYPE_CHECKING:
     from fewshift.estimator.classifier import FewShotClassifier
@@ -25,7 +25,7 @@ def fit(
         Path, typer.Argument(help="A folder that holds a folder of images a class.", metavar="SUPPORT")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The classifier file to write.")],
-    method: Annotated[str, typer.Option(help="tsp, tsa, gd, pa or ncc.")] = "tsp",
+    method: MethodOption = "tsp",
     kit: Annotated[
         str | None, typer.Option(help="A kit file or a bundled kit's name. Default: the best on validation.")
     ] = None,
@@ -36,8 +36,8 @@ def fit(
         ),
     ] = "auto",
     seed: Annotated[int, typer.Option(help="Equal seeds and images give equal classifiers.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    engine: Annotated[str, typer.Option(help="auto, plain, folded, graph or last-map.")] = "auto",
+    device: DeviceOption = "auto",
+    engine: EngineOption = "auto",
     precision: PrecisionOption = "auto",
     with_backbone: Annotated[
         bool, typer.Option("--with-backbone", help="Put the backbone into the file: it needs no kit then.")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fewshift.cli.options import JsonOption
+
 if TYPE_CHECKING:
     from fewshift.methods import About
 
@@ -22,7 +24,7 @@ def methods(
     names: Annotated[
         list[str] | None, typer.Argument(help="Some methods, each in full. Default: a table of all.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the methods: what moves for a task, what is trained first, oracle use, cost, source, fidelity.
 

@@ -1,10 +1,10 @@
-"""Checking before the work that the file a command writes at its end can be written."""
+"""The file that a command writes at its end, and checking before the work that it can be written."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from fewshift.data.whole_files import check_place
+from fewshift.data.whole_files import check_place, write_whole
 from fewshift.errors import FewshiftError
 
 
@@ -46,3 +46,13 @@ def keep_images(path: Path, option: str, folder: Path, example: str) -> None:
 
     if path.is_file() and path.suffix.lower() in SUFFIXES and folder.resolve() in path.resolve().parents:
         raise FewshiftError(f"{option} {path} is an image of {folder}: give another name, such as {example}")
+
+
+def write_text(path: Path, text: str, option: str) -> None:
+    """Write the file whole; what the disk refuses is a sentence that names the option."""
+    try:
+        write_whole(path, text.encode("utf-8", "backslashreplace"))
+    except OSError as problem:
+        raise FewshiftError(
+            f"{path}: cannot be written ({problem.strerror}): give another {option}"
+        ) from None

@@ -7,7 +7,7 @@ import glob
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,13 +15,14 @@ import typer
 
 from fewshift.cli.any_text import print_any_text, printable, read_any_names
 from fewshift.cli.console import bars
+from fewshift.cli.options import DeviceOption, FittedArgument
 
 if TYPE_CHECKING:
     from fewshift.estimator.predictions import Prediction
 
 
 def predict(
-    classifier: Annotated[Path, typer.Argument(help="A file that `fewshift fit` wrote.", metavar="FITTED")],
+    classifier: FittedArgument,
     images: Annotated[
         list[str],
         typer.Argument(help="Files, folders, patterns such as 'new/*.jpg'; - reads names from stdin."),
@@ -30,7 +31,7 @@ def predict(
     csv_rows: Annotated[bool, typer.Option("--csv", help="Comma-separated values with a heading.")] = False,
     top: Annotated[int, typer.Option(min=1, help="So many classes an image.")] = 1,
     kit: Annotated[str | None, typer.Option(help="The kit's file, where it is no bundled one.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
+    device: DeviceOption = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No bars, no word of files left out.")] = False,
 ) -> None:
     """Say of each image which class it is, how probable that is, and whether it is unlike all classes.
@@ -40,8 +41,8 @@ def predict(
     Example: `fewshift predict birds.fewshift new/ --top 3`, or
     `ls new/*.jpg | fewshift predict birds.fewshift - --json`
     """
-    from fewshift.errors import FewshiftError
-    from fewshift.estimator.predictions import Prediction, predictions
+    from fewshift.errors import DataError, FewshiftError
+    from fewshift.estimator.predictions import Unreadable, predictions
     from fewshift.estimator.saved import load
 
     if json_lines and csv_rows:
@@ -49,30 +50,58 @@ def predict(
     print_any_text("utf-8" if json_lines or csv_rows else None)
     loaded = load(classifier, kit, device=device)
     top = min(top, len(loaded.classes_))
-    named = [_named(text) for text in images]
-    items = [path for paths, _ in named for path in paths]
-    wrong = [problem for _, problem in named if problem]
+    items: list[Path] = []
+    there, problems = [], []
+    for text in images:
+        try:
+            items += _files(text)
+            there.append(text)
+        except DataError as problem:  # noqa: PERF203
+            problems.append(str(problem))
     if not items:
-        raise FewshiftError(
-            wrong[0] if wrong else "standard input names no images: give one file name a line"
-        )
-    for problem in wrong:
-        typer.echo(f"fewshift: {problem}", err=True)
+        nothing = "standard input names no images: give one file name a line"
+        raise FewshiftError(problems[0] if problems else nothing)
+    for sentence in problems:
+        typer.echo(f"fewshift: {sentence}", err=True)
     if not quiet:
-        _say_passed_over([text for text, (_, problem) in zip(images, named, strict=True) if not problem])
-    problems = len(wrong)
-    show = _Json() if json_lines else _Csv(top) if csv_rows else _Table(top)
+        _say_passed_over(there)
+    rows = csv.writer(sys.stdout, lineterminator="\n")
+    if csv_rows:
+        more = [f"{name}_{place}" for place in range(2, top + 1) for name in ("class", "probability")]
+        rows.writerow(["image", "class", "probability", "unknown_score", "unknown", *more])
+    answered: list[Prediction] = []
     try:
         for found in predictions(loaded, items, bars(quiet)):
-            if isinstance(found, Prediction):
-                show.row(found, top)
-            else:
-                problems += 1
+            if isinstance(found, Unreadable):
+                problems.append(found.problem)
                 typer.echo(f"fewshift: {found.problem}", err=True)
+            elif json_lines:
+                print(_json_line(found, top), flush=True)
+            elif csv_rows:
+                rows.writerow(_csv_row(found, top))
+            else:
+                answered.append(found)
     finally:  # also when interrupted: what was answered is not lost
-        show.finish()
+        if answered:
+            _print_table(answered, top)
+        sys.stdout.flush()
     if problems:
         raise typer.Exit(2)
+
+
+def _files(text: str) -> list[Path]:
+    """The image files that one word on the command line stands for."""
+    from fewshift.errors import DataError
+    from fewshift.estimator.inputs import items_of
+
+    if text == "-":
+        read_any_names()
+        return [Path(line.rstrip("\r\n")) for line in sys.stdin if line.strip()]
+    matches = [text] if os.path.exists(text) else sorted(glob.glob(text, recursive=True))
+    if not matches:
+        what = "no file matches the pattern" if glob.has_magic(text) else "there is no file or folder"
+        raise DataError(f"{what} {text}: give image files or folders")
+    return [path for match in matches for path in items_of(match)]
 
 
 def _say_passed_over(images: Sequence[str]) -> None:
@@ -87,89 +116,30 @@ def _say_passed_over(images: Sequence[str]) -> None:
         typer.echo(f"fewshift: left out {left[0]}: {why}{more}", err=True)
 
 
-def _named(text: str) -> tuple[list[Path], str]:
-    """The image files that one word on the command line stands for, and what is wrong with it."""
-    from fewshift.errors import DataError
+def _json_line(found: Prediction, top: int) -> str:
+    from fewshift.estimator.labels import to_json
 
-    try:
-        return list(_files(text)), ""
-    except DataError as problem:
-        return [], str(problem)
-
-
-def _files(text: str) -> Iterator[Path]:
-    """The same files, or an error."""
-    from fewshift.errors import DataError
-    from fewshift.estimator.inputs import items_of
-
-    if text == "-":
-        read_any_names()
-        for line in sys.stdin:
-            if line.strip():
-                yield Path(line.rstrip("\r\n"))
-        return
-    matches = [text] if os.path.exists(text) else sorted(glob.glob(text, recursive=True))
-    if not matches:
-        what = "no file matches the pattern" if glob.has_magic(text) else "there is no file or folder"
-        raise DataError(f"{what} {text}: give image files or folders")
-    for match in matches:
-        yield from items_of(match)
+    ranked = [{"class": to_json(label), "probability": round(p, 6)} for label, p in found.ranked[:top]]
+    line: dict[str, Any] = {"image": printable(found.name), **ranked[0]}
+    line |= {"unknown_score": round(found.unknown_score, 6), "unknown": found.unknown, "top": ranked}
+    return json.dumps(line, ensure_ascii=False)
 
 
-class _Json:
-    """One object per line, at once."""
-
-    def row(self, found: Prediction, top: int) -> None:
-        from fewshift.estimator.label_json import to_json
-
-        ranked = [{"class": to_json(label), "probability": round(p, 6)} for label, p in found.ranked[:top]]
-        line: dict[str, Any] = {"image": printable(found.name), **ranked[0]}
-        line |= {"unknown_score": round(found.unknown_score, 6), "unknown": found.unknown, "top": ranked}
-        print(json.dumps(line, ensure_ascii=False), flush=True)
-
-    def finish(self) -> None:
-        pass
+def _csv_row(found: Prediction, top: int) -> list[str]:
+    best, *others = [(str(label), f"{p:.6f}") for label, p in found.ranked[:top]]
+    more = [cell for pair in others for cell in pair]
+    unknown = "yes" if found.unknown else "no"
+    return [printable(found.name), *best, f"{found.unknown_score:.6f}", unknown, *more]
 
 
-class _Csv:
-    """A heading and one row per image, at once."""
+def _print_table(answered: Sequence[Prediction], top: int) -> None:
+    from fewshift.cli.tables import add_row, plain_table, print_table
 
-    def __init__(self, top: int) -> None:
-        more = [f"{name}_{place}" for place in range(2, top + 1) for name in ("class", "probability")]
-        self.writer = csv.writer(sys.stdout, lineterminator="\n")
-        self.writer.writerow(["image", "class", "probability", "unknown_score", "unknown", *more])
-
-    def row(self, found: Prediction, top: int) -> None:
-        cells = [(str(label), f"{p:.6f}") for label, p in found.ranked[:top]]
-        score = f"{found.unknown_score:.6f}"
-        more = [cell for pair in cells[1:] for cell in pair]
-        self.writer.writerow(
-            [printable(found.name), *cells[0], score, "yes" if found.unknown else "no", *more]
-        )
-
-    def finish(self) -> None:
-        sys.stdout.flush()
-
-
-class _Table:
-    """For people, when all is done."""
-
-    def __init__(self, top: int) -> None:
-        self.rows: list[Sequence[str]] = []
-        self.top = top
-
-    def row(self, found: Prediction, top: int) -> None:
-        best, *others = found.ranked[:top]
-        more = ", ".join(f"{label} {p:.1%}" for label, p in others)
+    headings = ["image", "class", "probability", "unknown score", *(["then"] if top > 1 else [])]
+    table = plain_table(headings, right=("probability",), fold=("image", "class", "then"))
+    for found in answered:
+        (label, sure), *others = found.ranked[:top]
         unlike = f"{found.unknown_score:.2f}" + (" unlike all classes" if found.unknown else "")
-        self.rows.append([printable(found.name), str(best[0]), f"{best[1]:.1%}", unlike, more])
-
-    def finish(self) -> None:
-        from fewshift.cli.tables import add_row, plain_table, print_table
-
-        headings = ["image", "class", "probability", "unknown score", *(["then"] if self.top > 1 else [])]
-        table = plain_table(headings, right=("probability",), fold=("image", "class", "then"))
-        for row in self.rows:
-            add_row(table, *row[: len(headings)])
-        if self.rows:
-            print_table(table)
+        more = [", ".join(f"{other} {p:.1%}" for other, p in others)] if top > 1 else []
+        add_row(table, printable(found.name), str(label), f"{sure:.1%}", unlike, *more)
+    print_table(table)

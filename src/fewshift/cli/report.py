@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fewshift.cli.any_text import print_any_text
-from fewshift.cli.words import words
+from fewshift.cli.options import ToFileOption, words
 
 
 class Format(str, Enum):
@@ -26,7 +26,7 @@ def report(
         list[Path], typer.Argument(help="Result files of `fewshift evaluate`; shards together.")
     ],
     format: Annotated[Format, typer.Option(help="What to write.")] = Format.markdown,
-    out: Annotated[Path | None, typer.Option(help="Write to this file, not to the terminal.")] = None,
+    out: ToFileOption = None,
     baseline: Annotated[
         str | None,
         typer.Option(
@@ -56,7 +56,7 @@ def report(
 
     Example: `fewshift report results.jsonl --format html --out report.html`
     """
-    from fewshift.cli.outputs import keep_input
+    from fewshift.cli.outputs import keep_input, write_text
     from fewshift.evaluation.html import page
     from fewshift.evaluation.report import make_report
     from fewshift.evaluation.scores import read_scores
@@ -83,15 +83,5 @@ def report(
         print_any_text(None if format is Format.markdown else "utf-8")
         typer.echo(text, nl=False)
         return
-    _write(out, text)
+    write_text(out, text, "--out")
     typer.echo(f"wrote {out}", err=True)
-
-
-def _write(path: Path, text: str) -> None:
-    from fewshift.data.whole_files import write_whole
-    from fewshift.errors import FewshiftError
-
-    try:
-        write_whole(path, text.encode())
-    except OSError as problem:
-        raise FewshiftError(f"{path}: cannot be written ({problem.strerror}): give another --out") from None

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from fewshift.cli.train_options import RecordsOption, SuiteOption
+from fewshift.cli.options import RecordsOption, SuiteOption
+from fewshift.cli.train_options import DeviceOption
 
 
 class ScaleName(str, Enum):
@@ -41,7 +42,7 @@ def reproduce(
     kit: Annotated[
         str | None, typer.Option(help="Use this kit's backbone, a file or a name, instead of training one.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")] = "auto",
+    device: DeviceOption = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands and run none.")] = False,
 ) -> None:
     """Make a table or figure of the paper: train, evaluate, report. `--dry-run` shows the commands.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fewshift.cli.options import ToFileOption
+
 
 def spectrum(
     kit: Annotated[str, typer.Argument(help="A kit with preconditioners: a file, or a bundled kit's name.")],
-    out: Annotated[Path | None, typer.Option(help="Write to this file, not to the terminal.")] = None,
+    out: ToFileOption = None,
 ) -> None:
     """Print, for each site and domain, the effective rank of P − I (of P for designs without the identity).
 
@@ -20,8 +21,7 @@ def spectrum(
     """
     import torch
 
-    from fewshift.cli.outputs import keep_input
-    from fewshift.data.whole_files import write_whole
+    from fewshift.cli.outputs import keep_input, write_text
     from fewshift.errors import FewshiftError
     from fewshift.nets.bundled import find_kit, kit_path
     from fewshift.presets.spectra import spectrum_table
@@ -34,5 +34,5 @@ def spectrum(
     if out is None:
         typer.echo(text, nl=False)
         return
-    write_whole(out, text.encode())
+    write_text(out, text, "--out")
     typer.echo(f"wrote {out}", err=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from fewshift.cli.train_parts import Ready, as_the_backbone_was, ready, with_changes
-from fewshift.cli.train_shared import about, places
-from fewshift.cli.train_wanted import Wanted
+from fewshift.cli.train_options import PartSource, Run
+from fewshift.cli.train_parts import Changes, Ready, as_the_backbone_was, ready
+from fewshift.cli.train_shared import about, by_domain, places
 from fewshift.data.protocol import VARYING
 from fewshift.errors import FewshiftError
 from fewshift.methods.bohb import PART as BOHB
@@ -27,11 +27,11 @@ from fewshift.training.bohb import train_bohb
 from fewshift.training.settings import BackboneSettings
 
 
-def run_extractors(wanted: Wanted, given: Sequence[str], half: bool) -> None:
+def run_extractors(source: PartSource, run: Run, changes: Changes, given: Sequence[str], half: bool) -> None:
     """Train what is not given, one domain after the other, and collect all into the kit."""
-    kit_path, folder = places(wanted.source.out, "extractors")
-    known = _given(given)
-    with ready(wanted) as found:
+    kit_path, folder = places(source.out, "extractors")
+    known = by_domain(given, "--extractor", "DOMAIN=KIT, a domain and the kit trained on it")
+    with ready(source, run) as found:
         strangers = [domain for domain in known if domain not in found.held]
         if strangers:
             raise FewshiftError(
@@ -44,8 +44,19 @@ def run_extractors(wanted: Wanted, given: Sequence[str], half: bool) -> None:
             if domain in known:
                 backbones[domain] = _given_backbone(known[domain], domain, found.kit)
                 info[domain] = {"kit": known[domain].name}
-            else:
-                backbones[domain], info[domain] = _trained(domain, wanted, found, folder / domain)
+                continue
+            recipe = (quick_backbone if source.quick else paper_backbone)([domain])
+            recipe = _like_the_backbone(recipe, changes, found, "give finished ones with --extractor")
+            protocol = QUICK_TASKS if source.quick else VARYING
+            trained = train_backbone(
+                {domain: found.held[domain]},
+                recipe.settings,
+                folder / domain,
+                protocol=protocol,
+                **found.session.options(recipe.watch),
+            )
+            backbones[domain] = trained.backbone
+            info[domain] = about(recipe.settings, trained.outcome, protocol)
         part = extractors_part(found.kit, backbones, torch.float16 if half else None)
         others = {name: own for name, own in found.kit.parts.items() if name != URT}  # it selects among these
         kept = replace(found, kit=replace(found.kit, parts=others))
@@ -64,27 +75,14 @@ def _given_backbone(path: Path, domain: str, kit: Kit) -> Backbone:
     return given.backbone
 
 
-def _trained(domain: str, wanted: Wanted, found: Ready, folder: Path) -> tuple[Backbone, Mapping[str, Any]]:
-    """An extractor of one domain."""
-    recipe = (quick_backbone if wanted.quick else paper_backbone)([domain])
-    recipe = _like_the_backbone(recipe, wanted, found.kit, "give finished ones with --extractor")
-    protocol = QUICK_TASKS if wanted.quick else VARYING
-    trained = train_backbone(
-        {domain: found.held[domain]},
-        recipe.settings,
-        folder,
-        protocol=protocol,
-        **found.session.options(recipe.watch),
-    )
-    return trained.backbone, about(recipe.settings, trained.outcome, protocol)
-
-
-def run_bohb(wanted: Wanted, configurations: int | None, batch: int | None) -> None:
+def run_bohb(
+    source: PartSource, run: Run, changes: Changes, configurations: int | None, batch: int | None
+) -> None:
     """Search, then write the kit with the best extractor as a part of it."""
-    kit_path, folder = places(wanted.source.out, "bohb")
-    with ready(wanted) as found:
-        recipe = (quick_bohb if wanted.quick else paper_bohb)(tuple(found.held))
-        recipe = _like_the_backbone(recipe, wanted, found.kit, "give a kit with a ResNet18")
+    kit_path, folder = places(source.out, "bohb")
+    with ready(source, run) as found:
+        recipe = (quick_bohb if source.quick else paper_bohb)(tuple(found.held))
+        recipe = _like_the_backbone(recipe, changes, found, "give a kit with a ResNet18")
         base = recipe.settings
         if batch is not None:
             base = replace(base, default_batch=batch, batches={})
@@ -92,8 +90,8 @@ def run_bohb(wanted: Wanted, configurations: int | None, batch: int | None) -> N
             found.held,
             base,
             folder,
-            configurations=configurations or (QUICK_CONFIGURATIONS if wanted.quick else PAPER_CONFIGURATIONS),
-            protocol=QUICK_TASKS if wanted.quick else VARYING,
+            configurations=configurations or (QUICK_CONFIGURATIONS if source.quick else PAPER_CONFIGURATIONS),
+            protocol=QUICK_TASKS if source.quick else VARYING,
             **found.session.options(recipe.watch),
         )
         best, tried = trained.searched.best, len(trained.searched.trials)
@@ -103,27 +101,16 @@ def run_bohb(wanted: Wanted, configurations: int | None, batch: int | None) -> N
 
 
 def _like_the_backbone(
-    recipe: Recipe[BackboneSettings], wanted: Wanted, kit: Kit, remedy: str
+    recipe: Recipe[BackboneSettings], changes: Changes, found: Ready, remedy: str
 ) -> Recipe[BackboneSettings]:
     """The preset for networks of the kit's architecture, from images varied as the kit's were."""
-    net = kit.backbone.net
+    net = found.kit.backbone.net
     if not isinstance(net, ResNet18):
         raise FewshiftError(
-            f"--kit {wanted.source.kit}: extractors like its {type(net).__name__} cannot be trained here: "
+            f"--kit {found.source.kit}: extractors like its {type(net).__name__} cannot be trained here: "
             f"{remedy}"
         )
-    recipe = with_changes(recipe, wanted, width=net.width, stem_padding=net.stem_padding)
-    varied = as_the_backbone_was(kit, recipe.settings.augmentation)
+    like = {"width": net.width, "stem_padding": net.stem_padding}
+    recipe = found.recipe(recipe, {**changes, **like})
+    varied = as_the_backbone_was(found.kit, recipe.settings.augmentation)
     return replace(recipe, settings=replace(recipe.settings, **varied))
-
-
-def _given(texts: Sequence[str]) -> dict[str, Path]:
-    found = {}
-    for text in texts:
-        domain, separator, path = text.partition("=")
-        if not separator or not path:
-            raise FewshiftError(
-                f"--extractor is {text!r}: give DOMAIN=KIT, a domain and the kit trained on it"
-            )
-        found[domain] = Path(path)
-    return found

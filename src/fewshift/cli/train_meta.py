@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 
+from fewshift.cli.options import words
+from fewshift.cli.train_options import Run, Source, Tasks
 from fewshift.cli.train_shared import Session, about, capped, finish, places, session_of, training_domains
-from fewshift.cli.train_wanted import MetaWanted
-from fewshift.cli.words import words
 from fewshift.core.precond import FEW_ROWS
 from fewshift.data.domain import Domain
 from fewshift.data.subset import at_most, hold_out
@@ -43,25 +44,74 @@ from fewshift.types import Split
 S = TypeVar("S", PreconditionerSettings, ClassifierSettings, PolicySettings)
 
 
+@dataclass(frozen=True, kw_only=True)
+class MetaWanted:
+    """What a command asks of meta-training."""
+
+    source: Source
+    run: Run
+    preset: str
+    classes: str
+    changes: Mapping[str, Any]  # replaces settings of the preset
+    tasks: Tasks
+    inner: Mapping[str, Any] = field(default_factory=dict)  # replaces settings of the inner level
+    domains: str | None = None
+    sites: str | None = None  # None: the kit's own
+    vary: bool = False  # the images of training tasks
+    strangers: int = 0  # made-up domains beside the real ones
+    needs_images: tuple[str, ...] = ()  # options that were given and that tasks of features cannot keep
+    validate_every: int | None = None  # updates, if not the preset's
+    keep_last: bool = False  # the last state counts, not the best validated one
+
+    @property
+    def quick(self) -> bool:
+        """Is it the small preset?"""
+        return self.preset == "quick"
+
+
 @dataclass(frozen=True)
 class Ready:
-    """A kit on its device, the tasks to learn from, and who watches."""
+    """What was asked for, a kit on its device, the tasks to learn from, and who watches."""
 
+    wanted: MetaWanted
     kit: Kit
     tasks: ResidentTasks | VariedTasks | StrangerTasks
     session: Session
     backbone: Backbone  # what reads the tasks: the kit's, or its last map where they hold features
+
+    def recipe(self, preset: Recipe[S]) -> Recipe[S]:
+        """The preset with the options that were given."""
+        wanted = self.wanted
+        changes = {**wanted.changes, **wanted.run.changes}
+        if wanted.classes == "valid":
+            changes |= {"split": "valid", "validation_split": "train"}
+        if inner := {name: value for name, value in wanted.inner.items() if value is not None}:
+            assert not isinstance(preset.settings, PolicySettings)  # it has no inner level
+            changes["inner"] = replace(preset.settings.inner, **inner)
+        return changed(preset, wanted.run.save_every, wanted.validate_every, wanted.keep_last, **changes)
+
+    def about(self, settings: S, outcome: Outcome, ways: MetaGradients | None = None) -> dict[str, Any]:
+        """What a kit says of a run."""
+        told = about(settings, outcome, self.tasks.protocol)
+        computed = {} if ways is None else arithmetic_of(ways)
+        return {**told, "classes": self.wanted.classes, **computed, "tasks": self.tasks.identity()}
+
+    def finish(self, kit: Kit, path: Path, sentence: str, outcome: Outcome) -> None:
+        """Write the kit; say what it is, and how many tasks were left out where some were."""
+        if outcome.skipped:
+            sentence += f" ({outcome.skipped} tasks with numbers that are not finite were left out)"
+        finish(kit, path, self.session, sentence)
 
 
 def run_preconditioners(wanted: MetaWanted) -> None:
     """Algorithm 1, then write the kit."""
     kit_path, folder = places(wanted.source.out, "preconditioners")
     with prepared(wanted, words(wanted.domains)) as ready:
-        recipe = with_changes(PRECONDITIONERS[wanted.preset](ready.tasks.domains), wanted)
+        recipe = ready.recipe(PRECONDITIONERS[wanted.preset](ready.tasks.domains))
         refuse_idle(wanted, recipe.settings)
         if not recipe.settings.train_starts and wanted.changes.get("start_rank") is None:
             recipe = replace(recipe, settings=replace(recipe.settings, start_rank=None))  # a preset's
-        ways = ways_to_learn(ready, wanted)
+        ways = ways_to_learn(ready)
         trained = train_preconditioners(
             ready.backbone,
             ready.tasks,
@@ -78,16 +128,15 @@ def run_preconditioners(wanted: MetaWanted) -> None:
             domains=trained.preconditioners.domains,
             info={
                 **unchosen(ready.kit, trained.preconditioners.domains),
-                "preconditioners": about_run(recipe.settings, ready, wanted, trained.outcome, ways),
+                "preconditioners": ready.about(recipe.settings, trained.outcome, ways),
             },
         )
-        sentence = f"trained preconditioners of {', '.join(kit.domains)}"
-        finish(kit, kit_path, ready.session, f"{sentence}{skipped_note(trained.outcome)}")
+        ready.finish(kit, kit_path, f"trained preconditioners of {', '.join(kit.domains)}", trained.outcome)
 
 
-def ways_to_learn(ready: Ready, wanted: MetaWanted) -> MetaGradients:
+def ways_to_learn(ready: Ready) -> MetaGradients:
     """The fastest meta-gradients in the precision that was asked for."""
-    precision = precision_named(wanted.precision)
+    precision = precision_named(ready.wanted.tasks.precision)
     if precision == "float16" and ready.session.device.type == "cpu":
         if ready.session.team.leads:  # said, not refused: one list of commands serves any machine
             typer.echo("fewshift: float16 is for GPUs, this run computes in float32", err=True)
@@ -110,10 +159,10 @@ def run_classifier(wanted: MetaWanted) -> None:
     kit_path, folder = places(wanted.source.out, "classifier")
     with prepared(wanted, None) as ready:
         assert ready.kit.preconditioners is not None
-        recipe = with_changes(CLASSIFIERS[wanted.preset](ready.tasks.domains), wanted)
+        recipe = ready.recipe(CLASSIFIERS[wanted.preset](ready.tasks.domains))
         if moves_only_the_last_map(ready.kit):  # whose tasks hold features
             recipe = replace(recipe, settings=replace(recipe.settings, reads="features"))
-        ways = ways_to_learn(ready, wanted)
+        ways = ways_to_learn(ready)
         trained = train_classifier(
             ready.backbone,
             ready.kit.preconditioners,
@@ -129,11 +178,10 @@ def run_classifier(wanted: MetaWanted) -> None:
             classifier=trained.classifier,
             info={
                 **unchosen(ready.kit, ready.kit.domains),
-                "classifier": about_run(recipe.settings, ready, wanted, trained.outcome, ways),
+                "classifier": ready.about(recipe.settings, trained.outcome, ways),
             },
         )
-        sentence = f"trained a classifier of {', '.join(kit.domains)}"
-        finish(kit, kit_path, ready.session, f"{sentence}{skipped_note(trained.outcome)}")
+        ready.finish(kit, kit_path, f"trained a classifier of {', '.join(kit.domains)}", trained.outcome)
 
 
 @contextmanager
@@ -161,10 +209,10 @@ def prepared(
         domains = training_domains(wanted.source.records, wanted.source.suite, names, session.track)
         if wanted.classes == "held-out":
             domains = [_held_out(domain, kit, wanted.source.kit) for domain in domains]
-        if wanted.train_images is not None:
-            domains = [at_most(domain, wanted.train_images) for domain in domains]
+        if wanted.tasks.train_images is not None:
+            domains = [at_most(domain, wanted.tasks.train_images) for domain in domains]
         rule = pixel_rule(kit)
-        protocol = capped(PROTOCOLS[wanted.preset], wanted.support_cap)
+        protocol = capped(PROTOCOLS[wanted.preset], wanted.tasks.support_cap)
         splits: tuple[Split, ...] = ("train", "valid")
         if moves_only_the_last_map(kit):
             if wanted.needs_images:
@@ -173,7 +221,7 @@ def prepared(
                     "of features that are computed once: leave it out, or choose other --sites"
                 )
             features = {d.name: featured(d, rule, kit.backbone, splits, track=session.track) for d in domains}
-            yield Ready(kit, ResidentTasks(features, protocol), session, on_features(kit).backbone)
+            yield Ready(wanted, kit, ResidentTasks(features, protocol), session, on_features(kit).backbone)
             return
         held = held_domains(
             domains,
@@ -181,14 +229,14 @@ def prepared(
             session.device,
             splits,
             protocol=protocol,
-            stream=wanted.stream,
+            stream=wanted.tasks.stream,
             track=session.track,
         )
         tasks = ResidentTasks(held, protocol)
         letters = tuple(domain.name for domain in domains if domain.name in LETTERS)
         varied = VariedTasks(tasks, VARIED, letters) if wanted.vary else tasks
         offered = StrangerTasks(varied, wanted.strangers) if wanted.strangers else varied
-        yield Ready(kit, offered, session, kit.backbone)
+        yield Ready(wanted, kit, offered, session, kit.backbone)
 
 
 def _held_out(domain: Domain, kit: Kit, name: str) -> Domain:
@@ -199,32 +247,3 @@ def _held_out(domain: Domain, kit: Kit, name: str) -> Domain:
             f"--classes held-out: the backbone of {name} held no classes out: train it with --hold-out"
         )
     return hold_out(domain, known["fraction"], known["seed"])[1]
-
-
-def with_changes(recipe: Recipe[S], wanted: MetaWanted) -> Recipe[S]:
-    """The preset with the options that were given."""
-    changes = dict(wanted.changes)
-    if wanted.classes == "valid":
-        changes |= {"split": "valid", "validation_split": "train"}
-    if inner := {name: value for name, value in wanted.inner.items() if value is not None}:
-        assert not isinstance(recipe.settings, PolicySettings)  # it has no inner level
-        changes["inner"] = replace(recipe.settings.inner, **inner)
-    return changed(recipe, wanted.run.save_every, wanted.validate_every, wanted.keep_last, **changes)
-
-
-def about_run(
-    settings: S, ready: Ready, wanted: MetaWanted, outcome: Outcome, ways: MetaGradients | None = None
-) -> dict[str, Any]:
-    """What a kit says of a run."""
-    told = about(settings, outcome, ready.tasks.protocol)
-    computed = {} if ways is None else arithmetic_of(ways)
-    return {**told, "classes": wanted.classes, **computed, "tasks": ready.tasks.identity()}
-
-
-def skipped_note(outcome: Outcome) -> str:
-    """How many tasks a run left out, where it did."""
-    return (
-        f" ({outcome.skipped} tasks with numbers that are not finite were left out)"
-        if outcome.skipped
-        else ""
-    )

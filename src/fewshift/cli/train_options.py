@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from fewshift.cli.options import QuietOption, RecordsOption, SuiteOption
+
 
 class TwoPresets(str, Enum):
     """Which settings to start from."""
@@ -55,73 +57,25 @@ class Precision(str, Enum):
 OutOption = Annotated[
     Path, typer.Option(help="The kit to write (NAME.kit; its run goes to NAME.run), or the run's folder.")
 ]
-RecordsOption = Annotated[Path | None, typer.Option(help="A folder of converted domains.")]
-SuiteOption = Annotated[
-    str | None,
-    typer.Option(help="A suite: a name (see `fewshift data list`), a .json file or package.module:function."),
-]
 DomainsOption = Annotated[
     str | None, typer.Option(help="Names with commas. Default: all seen domains with TRAIN classes.")
 ]
 TwoPresetsOption = Annotated[TwoPresets, typer.Option(help="paper: as published. quick: minutes on a CPU.")]
-PresetOption = Annotated[
-    Preset,
-    typer.Option(help="paper: as published. quick: minutes on a CPU. small: minutes on a GPU, small data."),
-]
 MetaPresetOption = Annotated[
     MetaPreset,
     typer.Option(
         help="paper: as published. quick: minutes on a CPU. small: on a GPU. last-map: --sites last."
     ),
 ]
-VaryOption = Annotated[
-    bool | None,
-    typer.Option("--vary/--no-vary", help="Vary the images of training tasks. Default: with small only."),
-]
-StrangersOption = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        help="Made-up domains to learn from, too: tasks in random styles. Default: 4 with small, else 0.",
-    ),
-]
-InnerPrecisionOption = Annotated[
-    str,
-    typer.Option(
-        "--precision",
-        help="Of the inner steps: float32, tf32 or float16 on a GPU; on a CPU bfloat16, all else is float32.",
-    ),
-]
 UpdatesOption = Annotated[int | None, typer.Option(min=1, help="Optimizer steps, if not the preset's.")]
 RateOption = Annotated[float | None, typer.Option(help="Step size, if not the preset's.")]
-SeedOption = Annotated[
-    int, typer.Option(min=0, help="Decides weights, tasks and images: same seed, same run.")
-]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:1.")]
-ValidationOption = Annotated[
-    int | None,
-    typer.Option(min=0, help="VALID tasks a domain, if not the preset's; 0: the last state counts."),
-]
-SaveOption = Annotated[int | None, typer.Option(min=1, help="Updates between saved states.")]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")]
-ExactOption = Annotated[
-    bool, typer.Option("--exact", help="On a GPU: only algorithms that repeat to the bit. A CPU always does.")
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="No bars.")]
 KitOption = Annotated[str, typer.Option(help="The kit to start from: a file, or a bundled kit's name.")]
 ClassesOption = Annotated[
     Classes, typer.Option(help="Tasks of TRAIN or VALID classes, or of those held out from the backbone.")
 ]
-TasksOption = Annotated[int | None, typer.Option(min=1, help="Tasks an update, if not the preset's.")]
 CapOption = Annotated[
     int | None, typer.Option(min=50, help="At most so many support images a task: cheaper, and reported.")
-]
-StreamOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--stream/--resident",
-        help="Read images task by task, or hold them all. Default: hold them if half the memory is enough.",
-    ),
 ]
 OrderOption = Annotated[
     int | None,
@@ -129,16 +83,6 @@ OrderOption = Annotated[
 ]
 InnerStepsOption = Annotated[int | None, typer.Option(min=1, help="Inner steps of a task, T.")]
 InnerRateOption = Annotated[float | None, typer.Option(help="Inner step size.")]
-InnerLastOption = Annotated[
-    float | None, typer.Option(help="Inner step size of the last map, if it has its own.")
-]
-SitesOption = Annotated[
-    str | None,
-    typer.Option(help="last, pointwise or layers with commas, if not the kit's; with last, features do."),
-]
-ImagesOption = Annotated[
-    int | None, typer.Option(min=1, help="At most about so many TRAIN images a domain: cheaper features.")
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,11 +96,52 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PartSource(Source):
+    """The same for a run that puts a part into a kit."""
+
+    domains: DomainsOption = None
+    preset: TwoPresetsOption = TwoPresets.paper
+
+    @property
+    def quick(self) -> bool:
+        """Is it the small preset?"""
+        return self.preset is TwoPresets.quick
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tasks:
+    """The tasks that meta-training learns from, and how their inner steps are computed."""
+
+    train_images: Annotated[
+        int | None, typer.Option(min=1, help="At most about so many TRAIN images a domain: cheaper features.")
+    ] = None
+    support_cap: CapOption = None
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--resident",
+            help="Read images task by task, or hold them all. Default: hold them if half the memory is "
+            "enough.",
+        ),
+    ] = None
+    precision: Annotated[
+        str,
+        typer.Option(
+            "--precision",
+            help="Of the inner steps: float32, tf32 or float16 on a GPU; on a CPU bfloat16, all else is "
+            "float32.",
+        ),
+    ] = "tf32"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Learning:
     """How much is learned from tasks; each replaces a setting of the preset."""
 
     updates: UpdatesOption = None
-    tasks_per_update: TasksOption = None
+    tasks_per_update: Annotated[
+        int | None, typer.Option(min=1, help="Tasks an update, if not the preset's.")
+    ] = None
     rate: RateOption = None
 
     @property
@@ -172,7 +157,9 @@ class Inner:
     order: OrderOption = None
     inner_steps: InnerStepsOption = None
     inner_rate: InnerRateOption = None
-    inner_last_rate: InnerLastOption = None
+    inner_last_rate: Annotated[
+        float | None, typer.Option(help="Inner step size of the last map, if it has its own.")
+    ] = None
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -184,12 +171,20 @@ class Inner:
 class Run:
     """Where a run happens, how it is watched and gone on with."""
 
-    seed: SeedOption = 0
+    seed: Annotated[
+        int, typer.Option(min=0, help="Decides weights, tasks and images: same seed, same run.")
+    ] = 0
     device: DeviceOption = "auto"
-    validation_tasks: ValidationOption = None
-    save_every: SaveOption = None
-    resume: ResumeOption = False
-    exact: ExactOption = False
+    validation_tasks: Annotated[
+        int | None,
+        typer.Option(min=0, help="VALID tasks a domain, if not the preset's; 0: the last state counts."),
+    ] = None
+    save_every: Annotated[int | None, typer.Option(min=1, help="Updates between saved states.")] = None
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False
+    exact: Annotated[
+        bool,
+        typer.Option("--exact", help="On a GPU: only algorithms that repeat to the bit. A CPU always does."),
+    ] = False
     quiet: QuietOption = False
 
     @property

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+from fewshift.cli.options import words
+from fewshift.cli.train_options import PartSource, Run
 from fewshift.cli.train_shared import Session, about, capped, finish, places, session_of, training_domains
-from fewshift.cli.train_wanted import Wanted
-from fewshift.cli.words import words
 from fewshift.data.protocol import VARYING
 from fewshift.data.resident import ResidentDomain, resident
 from fewshift.data.subset import hold_out
@@ -35,15 +35,22 @@ from fewshift.training.selector import train_selector
 from fewshift.training.tasks import ResidentTasks
 
 S = TypeVar("S")
+Changes: TypeAlias = Mapping[str, Any]  # settings that the command line names, None where it does not
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A kit on its device, the images to learn from, and who watches."""
+    """What was asked for, a kit on its device, the images to learn from, and who watches."""
 
+    source: PartSource
+    run: Run
     kit: Kit
     held: Mapping[str, ResidentDomain]
     session: Session
+
+    def recipe(self, preset: Recipe[S], changes: Changes) -> Recipe[S]:
+        """The preset with the options in it."""
+        return changed(preset, self.run.save_every, **self.run.changes, **changes)
 
     def keep(self, path: Path, parts: Mapping[str, Part], info: Mapping[str, Any], sentence: str) -> None:
         """Write the kit with these parts, beside those it had."""
@@ -53,34 +60,27 @@ class Ready:
 
 
 @contextmanager
-def ready(wanted: Wanted) -> Iterator[Ready]:
+def ready(source: PartSource, run: Run) -> Iterator[Ready]:
     """Everything a run reads. Classes that the kit's backbone was not shown are not shown here either."""
-    with session_of(wanted.run) as session:
-        _, kit = find_kit(wanted.source.kit, session.device)
+    with session_of(run) as session:
+        _, kit = find_kit(source.kit, session.device)
         rule, held = pixel_rule(kit), {}
         kept_back = kit.info.get("backbone", {}).get("hold_out", {})
-        for domain in training_domains(
-            wanted.source.records, wanted.source.suite, words(wanted.domains), session.track
-        ):
+        for domain in training_domains(source.records, source.suite, words(source.domains), session.track):
             shown = domain
             if kept_back.get("fraction"):
                 shown = hold_out(domain, kept_back["fraction"], kept_back["seed"])[0]
             held[domain.name] = resident(shown, rule, session.device, ("train", "valid"), session.track)
-        yield Ready(kit, held, session)
+        yield Ready(source, run, kit, held, session)
 
 
-def with_changes(recipe: Recipe[S], wanted: Wanted, **more: Any) -> Recipe[S]:
-    """The preset with the options in it, and with `more`."""
-    return changed(recipe, wanted.run.save_every, **wanted.changes, **more)
-
-
-def run_selector(wanted: Wanted) -> None:
+def run_selector(source: PartSource, run: Run, changes: Changes, support_cap: int | None) -> None:
     """URT's heads, on the kit's extractors."""
-    kit_path, folder = places(wanted.source.out, "selector")
-    with ready(wanted) as found:
-        make = baselines.quick_selector if wanted.quick else baselines.paper_selector
-        recipe = with_changes(make(), wanted)
-        protocol = capped(QUICK_TASKS if wanted.quick else VARYING, wanted.support_cap)
+    kit_path, folder = places(source.out, "selector")
+    with ready(source, run) as found:
+        make = baselines.quick_selector if source.quick else baselines.paper_selector
+        recipe = found.recipe(make(), changes)
+        protocol = capped(QUICK_TASKS if source.quick else VARYING, support_cap)
         trained = train_selector(
             extractors_of(found.kit),
             found.held,
@@ -94,13 +94,15 @@ def run_selector(wanted: Wanted) -> None:
         found.keep(kit_path, {URT: trained.part}, info, f"trained a selector of {names}")
 
 
-def run_modulator(which: Which, wanted: Wanted) -> None:
+def run_modulator(
+    which: Which, source: PartSource, run: Run, changes: Changes, support_cap: int | None
+) -> None:
     """Simple CNAPS's or tri-M's hyper-network, for the kit's backbone."""
-    kit_path, folder = places(wanted.source.out, which)
-    with ready(wanted) as found:
-        make = baselines.quick_modulator if wanted.quick else baselines.paper_modulator
-        recipe = with_changes(make(which), wanted)
-        protocol = capped(QUICK_TASKS if wanted.quick else baselines.CNAPS_TASKS, wanted.support_cap)
+    kit_path, folder = places(source.out, which)
+    with ready(source, run) as found:
+        make = baselines.quick_modulator if source.quick else baselines.paper_modulator
+        recipe = found.recipe(make(which), changes)
+        protocol = capped(QUICK_TASKS if source.quick else baselines.CNAPS_TASKS, support_cap)
         trained = train_modulator(
             which,
             found.kit.backbone,
@@ -114,13 +116,13 @@ def run_modulator(which: Which, wanted: Wanted) -> None:
         found.keep(kit_path, {name: trained.part}, info, f"trained {name} on {', '.join(found.held)}")
 
 
-def run_maml(rule: str, wanted: Wanted) -> None:
+def run_maml(rule: str, source: PartSource, run: Run, changes: Changes, support_cap: int | None) -> None:
     """Proto-MAML's weights and what a rule on top of it learns; the part is the rule's own."""
-    kit_path, folder = places(wanted.source.out, f"maml-{rule}")
-    with ready(wanted) as found:
+    kit_path, folder = places(source.out, f"maml-{rule}")
+    with ready(source, run) as found:
         names = tuple(found.held)
-        recipe = with_changes((quick_maml if wanted.quick else paper_maml)(rule, names), wanted)
-        protocol = capped(QUICK_TASKS if wanted.quick else VARYING, wanted.support_cap)
+        recipe = found.recipe((quick_maml if source.quick else paper_maml)(rule, names), changes)
+        protocol = capped(QUICK_TASKS if source.quick else VARYING, support_cap)
         trained = train_maml(
             found.kit.backbone,
             ResidentTasks(found.held, protocol),
@@ -133,19 +135,19 @@ def run_maml(rule: str, wanted: Wanted) -> None:
         found.keep(kit_path, {trained.method: trained.part}, info, sentence)
 
 
-def run_flute(wanted: Wanted, blender_changes: Mapping[str, Any]) -> None:
+def run_flute(source: PartSource, run: Run, template_changes: Changes, blender_changes: Changes) -> None:
     """FLUTE's template with its FiLM, then its blender; each has its own folder in the run's."""
-    kit_path, folder = places(wanted.source.out, "flute")
-    with ready(wanted) as found:
-        quick, kit = wanted.quick, found.kit
-        template = baselines.quick_template() if quick else baselines.paper_template()
-        template = with_changes(template, wanted)
-        blender = baselines.quick_blender() if quick else baselines.paper_blender()
-        blender = with_changes(blender, replace(wanted, changes=blender_changes))
+    kit_path, folder = places(source.out, "flute")
+    with ready(source, run) as found:
+        kit, sets = found.kit, 0 if run.validation_tasks == 0 else None
+        template = baselines.quick_template() if source.quick else baselines.paper_template()
+        template = found.recipe(template, template_changes)
+        blender = baselines.quick_blender() if source.quick else baselines.paper_blender()
+        blender = changed(blender, run.save_every, seed=run.seed, validation_sets=sets, **blender_changes)
         varied = as_the_backbone_was(kit, template.settings.augmentation)
         template = replace(template, settings=replace(template.settings, **varied))
         blender = replace(blender, settings=replace(blender.settings, **varied))
-        protocol = QUICK_TASKS if quick else VARYING
+        protocol = QUICK_TASKS if source.quick else VARYING
         first = train_template(
             kit.backbone,
             found.held,

@@ -7,9 +7,18 @@ from typing import Annotated
 
 import typer
 
-from fewshift.cli.precision_option import PrecisionOption
-from fewshift.cli.train_options import CapOption, RecordsOption, SuiteOption
-from fewshift.cli.words import words
+from fewshift.cli.options import (
+    DeviceOption,
+    EngineOption,
+    PrecisionOption,
+    ProtocolOption,
+    QuietOption,
+    RecordsOption,
+    SuiteOption,
+    TaskSeedOption,
+    words,
+)
+from fewshift.cli.train_options import CapOption
 
 
 def rates(
@@ -27,13 +36,13 @@ def rates(
     begin_at: Annotated[
         str | None, typer.Option(help="A kit whose rates the search begins at, where this one has none.")
     ] = None,
-    protocol: Annotated[str, typer.Option(help="varying, five-shot or one-shot.")] = "varying",
-    seed: Annotated[int, typer.Option(help="Names the tasks.")] = 0,
+    protocol: ProtocolOption = "varying",
+    seed: TaskSeedOption = 0,
     support_cap: CapOption = None,
-    engine: Annotated[str, typer.Option(help="auto, plain, folded, graph or last-map.")] = "auto",
+    engine: EngineOption = "auto",
     precision: PrecisionOption = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")] = "auto",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no bars.")] = False,
+    device: DeviceOption = "auto",
+    quiet: QuietOption = False,
 ) -> None:
     """Choose a method's test rates on VALID classes of seen domains and on valid_unseen domains.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -74,6 +74,17 @@ def training_domains(records: Path | None, suite: str | None, names: list[str], 
         if not len(domain.spec.splits["train"]):
             raise FewshiftError(f"{domain.name} has no TRAIN classes: train on other domains")
     return chosen
+
+
+def by_domain(texts: Sequence[str], option: str, form: str) -> dict[str, Path]:
+    """What DOMAIN=PATH says, of each of these texts."""
+    found = {}
+    for text in texts:
+        domain, separator, path = text.partition("=")
+        if not separator or not path:
+            raise FewshiftError(f"{option} is {text!r}: give {form}")
+        found[domain] = Path(path)
+    return found
 
 
 def rule_for(size: int) -> PixelRule:

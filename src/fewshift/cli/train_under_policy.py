@@ -6,17 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from fewshift.cli.train_meta import (
-    about_run,
-    prepared,
-    refuse_idle,
-    skipped_note,
-    ways_to_learn,
-    with_changes,
-)
-from fewshift.cli.train_shared import finish, places
-from fewshift.cli.train_wanted import MetaWanted
-from fewshift.cli.words import words
+from fewshift.cli.options import words
+from fewshift.cli.train_meta import MetaWanted, prepared, refuse_idle, ways_to_learn
+from fewshift.cli.train_shared import places
 from fewshift.errors import FewshiftError
 from fewshift.nets.kit import Kit, Part
 from fewshift.nets.policy import (
@@ -46,9 +38,9 @@ def run_under_policy(wanted: MetaWanted) -> None:
                 f"{', '.join(domains)}: name the same with --domains"
             )
         make = quick_preconditioners if wanted.quick else paper_preconditioners
-        recipe = with_changes(make(domains), wanted)
+        recipe = ready.recipe(make(domains))
         refuse_idle(wanted, recipe.settings)
-        ways = ways_to_learn(ready, wanted)
+        ways = ways_to_learn(ready)
         trained = train_preconditioners(
             ready.kit.backbone,
             ready.tasks,
@@ -59,10 +51,10 @@ def run_under_policy(wanted: MetaWanted) -> None:
             **ready.session.options(recipe.watch),
         )
         part = preconditioner_part(trained.preconditioners)
-        about = about_run(recipe.settings, ready, wanted, trained.outcome, ways)
+        about = ready.about(recipe.settings, trained.outcome, ways)
         kit = _with_part(_without_rates(ready.kit, "tsp_ta2"), UNDER_POLICY, part, about)
         sentence = f"trained preconditioners of {', '.join(domains)} under the policy"
-        finish(kit, kit_path, ready.session, f"{sentence}{skipped_note(trained.outcome)}")
+        ready.finish(kit, kit_path, sentence, trained.outcome)
 
 
 def run_policy(wanted: MetaWanted) -> None:
@@ -70,17 +62,17 @@ def run_policy(wanted: MetaWanted) -> None:
     kit_path, folder = places(wanted.source.out, "policy")
     with prepared(wanted, words(wanted.domains), lambda kit: adapted_convs(kit.backbone)) as ready:
         make = quick_policy if wanted.quick else paper_policy
-        recipe = with_changes(make(ready.tasks.domains), wanted)
+        recipe = ready.recipe(make(ready.tasks.domains))
         trained = train_policy(
             ready.kit.backbone, ready.tasks, recipe.settings, folder, **ready.session.options(recipe.watch)
         )
-        about = about_run(recipe.settings, ready, wanted, trained.outcome)
+        about = ready.about(recipe.settings, trained.outcome)
         before = _without_rates(ready.kit, "ta2", "tsp_ta2")
         # preconditioners that were trained under the old policy go
         others = {name: own for name, own in before.parts.items() if name != UNDER_POLICY}
         kit = _with_part(replace(before, parts=others), PART, policy_part(trained.policy), about)
         sentence = f"trained a policy on {', '.join(ready.tasks.domains)}"
-        finish(kit, kit_path, ready.session, f"{sentence}{skipped_note(trained.outcome)}")
+        ready.finish(kit, kit_path, sentence, trained.outcome)
 
 
 def _without_rates(kit: Kit, *methods: str) -> Kit:

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from fewshift.cli.options import DeviceOption
+
 
 def web(
     host: Annotated[str, typer.Option(help="The address to listen on; the default is this machine only.")] = (
@@ -15,7 +17,7 @@ def web(
     kit: Annotated[
         str | None, typer.Option(help="A kit's file or name. Not given: the best of those installed.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or another device of torch.")] = "auto",
+    device: DeviceOption = "auto",
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
     ] = True,

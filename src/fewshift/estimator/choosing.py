@@ -23,7 +23,6 @@ from fewshift.estimator.fitted import Settings
 from fewshift.estimator.recipes import METHODS, STEPS, Recipe
 from fewshift.estimator.temperature import calibrated_losses
 from fewshift.estimator.trials import Fold, HeldOut, halves, held_out_along
-from fewshift.methods.rates import Pair
 from fewshift.nets.engine import Engine
 from fewshift.types import Task
 
@@ -72,13 +71,12 @@ def choose(
         frozen = None if folds is None else _frozen(plan, engine, task, folds)
         return Choice(Settings((0.0, 0.0), 0, "ncc adapts nothing"), frozen)
     if mode == "published":
-        return Choice(
-            _settings(plan.published, STEPS, "as published, the oracle replaced by coefficients"), None
-        )
+        why = "as published, the oracle replaced by coefficients"
+        return Choice(Settings((*plan.published,), STEPS, why), None)
     steps = STEPS // 2 if len(task.support.labels) <= FEW else STEPS
     if folds is None:
         why = f"one image a class: nothing can be held out; {plan.source}"
-        return Choice(_settings(plan.validated, steps, why), None)
+        return Choice(Settings((*plan.validated,), steps, why), None)
     return _unless_clearly_worse(plan, engine, task, folds, steps, tick)
 
 
@@ -100,7 +98,7 @@ def _unless_clearly_worse(
     if _clearly_beats(frozen, evidence):
         return Choice(Settings((0.0, 0.0), 0, f"{said}, so none", frozen=True), frozen)
     why = f"{said}; {plan.source}, {'all' if best == steps else 'fewer'} steps"
-    return Choice(_settings(plan.validated, best, why), evidence)
+    return Choice(Settings((*plan.validated,), best, why), evidence)
 
 
 def _clearly_beats(first: HeldOut, second: HeldOut) -> bool:
@@ -121,7 +119,3 @@ def _frozen(plan: Recipe, engine: Engine, task: Task, folds: tuple[Fold, Fold]) 
     """The network as it is: the first thing to beat."""
     along = held_out_along(engine, task, folds, {}, lambda: plan.update(plan.published), (0,), lambda: None)
     return next(along)[1]
-
-
-def _settings(pair: Pair, steps: int, why: str) -> Settings:
-    return Settings((pair.adapters, pair.last), steps, why)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import io
 import json
 import logging
@@ -26,15 +26,10 @@ DESCRIPTION = "fewshift.json"  # the metadata inside a PT2 file
 def check_onnx_is_installed() -> None:
     """Answer a missing part of the extra before any work is done."""
     for name in ("onnx", "onnxscript", "onnxruntime"):
-        if not _can_be_found(name):
-            raise MissingExtra(name, "export")
-
-
-def _can_be_found(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ValueError:  # barred by an entry of None
-        return False
+        try:
+            importlib.import_module(name)
+        except ImportError:  # noqa: PERF203
+            raise MissingExtra(name, "export") from None
 
 
 def onnx_bytes(program: ExportedProgram, output: str, metadata: Mapping[str, Any]) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -62,12 +63,13 @@ def export(
     network = plain_classifier(kit.backbone, fitted.params, fitted.prototypes, fitted.scale, probabilities)
     program = folded_program(network, rule.size)
     told = metadata(classifier) | {"output": output}
+    run: Callable[[Tensor], Tensor]
     if format == "onnx":
         content = onnx_bytes(program, output, told)
-        difference = _largest_difference(classifier, pictures, lambda x: run_onnx(content, x), probabilities)
+        run = partial(run_onnx, content)
     else:
-        content = torch_bytes(program, told)
-        difference = _largest_difference(classifier, pictures, program.module(), probabilities)
+        content, run = torch_bytes(program, told), program.module()
+    difference = _largest_difference(classifier, pictures, run, probabilities)
     if not difference <= TOLERANCE:
         raise FewshiftError(
             f"{path} was not written: its {output} differ from the classifier's by {difference:.1e} "
@@ -85,7 +87,7 @@ def metadata(classifier: FewShotClassifier) -> dict[str, Any]:
         "classes": [name if isinstance(name, str | int | float) else str(name) for name in names],
         "preprocessing": {**asdict(rule), "words": preparation(rule)},
         "scale": fitted.scale,  # logits are this times a cosine
-        "unknown_below": fitted.unknown_below,  # a largest cosine below this is unlike every class
+        "unknown_below": fitted.familiar.below,  # a largest cosine below this is unlike every class
         "method": classifier._asked_of_fit[0],
         "kit": classifier.kit_name_,
         "written_by": f"fewshift {__version__}",

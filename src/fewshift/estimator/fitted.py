@@ -43,11 +43,6 @@ class Fitted:
     losses: tuple[float, ...] = ()  # before each step
     hints: tuple[Hint, ...] = ()  # about the support set; not saved
 
-    @property
-    def unknown_below(self) -> float:
-        """The best cosine at which the unknown score is at its limit."""
-        return self.familiar.below
-
     def cosines(self, features: Tensor) -> Tensor:  # (n, d) -> (n, way)
         """How near each feature is to each class."""
         return cosine_logits(features, self.prototypes, 1.0)

@@ -153,9 +153,7 @@ def _with_alpha(values: Any, name: str) -> Pixels:
 
 def name_of(item: Any, place: int) -> str:
     """The path of a file; the number of anything else."""
-    if isinstance(item, str | os.PathLike):
-        return os.fspath(item) if isinstance(item, str) else str(item)
-    return f"image {place}"
+    return str(item) if isinstance(item, str | os.PathLike) else f"image {place}"
 
 
 def _of_array(images: Any) -> Sequence[Any]:

@@ -13,8 +13,10 @@ from torch import Tensor
 from fewshift.data.pixels import PixelRule, prepare
 from fewshift.errors import FewshiftError
 from fewshift.estimator.classifier import FewShotClassifier
+from fewshift.estimator.fitted import Fitted
 from fewshift.estimator.inputs import name_of, pixels_of
 from fewshift.estimator.modes import own_modes
+from fewshift.nets.engine import Engine
 from fewshift.progress import Track, silent
 
 AT_ONCE = 64  # images per pass
@@ -29,16 +31,6 @@ class Prediction:
     unknown_score: float
     unknown: bool
 
-    @property
-    def label(self) -> Hashable:
-        """The most probable class."""
-        return self.ranked[0][0]
-
-    @property
-    def probability(self) -> float:
-        """Its probability."""
-        return self.ranked[0][1]
-
 
 @dataclass(frozen=True)
 class Unreadable:
@@ -52,18 +44,15 @@ def predictions(
     classifier: FewShotClassifier, items: Sequence[Any], track: Track = silent
 ) -> Iterator[Prediction | Unreadable]:
     """One answer per image, in their order, some images at a time."""
-    rule = classifier._opened.rule
+    rule, engine = classifier._opened.rule, classifier.engine_
     read = (_read(item, place, rule) for place, item in enumerate(items))
     watched = track(read, label="predicting", total=len(items))
     while some := list(islice(watched, AT_ONCE)):
-        sound = [image for _, image in some if isinstance(image, Tensor)]
-        answers = iter(_answers(classifier, torch.cat(sound)) if sound else ())
+        sound = [(name, image) for name, image in some if isinstance(image, Tensor)]
+        names, images = [name for name, _ in sound], [image for _, image in sound]
+        answers = iter(predicted(classifier.fitted_, engine, names, images) if sound else ())
         for name, image in some:
-            if isinstance(image, Tensor):
-                ranked, score, unknown = next(answers)
-                yield Prediction(name, ranked, score, unknown)
-            else:
-                yield Unreadable(name, image)
+            yield Unreadable(name, image) if isinstance(image, str) else next(answers)
 
 
 # What computes is wrapped, not the generator: its body would run in the caller's modes all the same.
@@ -77,16 +66,17 @@ def _read(item: Any, place: int, rule: PixelRule) -> tuple[str, Tensor | str]:
 
 
 @own_modes()
-def _answers(
-    classifier: FewShotClassifier, images: Tensor
-) -> list[tuple[tuple[tuple[Hashable, float], ...], float, bool]]:
-    fitted, engine = classifier.fitted_, classifier.engine_
-    cosines = fitted.cosines(engine.embed(fitted.params, images.to(engine.backbone.device)))
+def predicted(
+    fitted: Fitted, engine: Engine, names: Sequence[str], images: Sequence[Tensor]
+) -> list[Prediction]:  # images of (1, 3, size, size) each
+    """What a fitted classifier says of prepared images."""
+    features = engine.embed(fitted.params, torch.cat([*images]).to(engine.backbone.device))
+    cosines = fitted.cosines(features)
     shares, order = fitted.probabilities(cosines).sort(dim=1, descending=True, stable=True)
     scores = fitted.familiar.scores(cosines).tolist()
     labels = fitted.classes.tolist()
-    answers = []
-    for places, values, score in zip(order.tolist(), shares.tolist(), scores, strict=True):
+    found = []
+    for name, places, values, score in zip(names, order.tolist(), shares.tolist(), scores, strict=True):
         ranked = tuple((labels[p], value) for p, value in zip(places, values, strict=True))
-        answers.append((ranked, score, score > fitted.familiar.limit))
-    return answers
+        found.append(Prediction(name, ranked, score, score > fitted.familiar.limit))
+    return found

@@ -38,7 +38,6 @@ WITH_STARTS = ("tsp_start", "start")  # names of tsp with learned starting value
 class Recipe:
     """One method on one task: `start` is empty when nothing moves."""
 
-    method: str
     start: TaskParams
     update: Callable[[Pair], Update[Any]]
     published: Pair  # the paper's, between its two pairs by the coefficients
@@ -63,7 +62,6 @@ def recipe(method: str, kit: Kit, task: Task, as_published: bool = False) -> Rec
     name = _validated_name(method, kit)
     validated = published if name is None else tuned_rates(kit, name)
     return Recipe(
-        method,
         start,
         _updates(method, kit, start, matrices),
         rate_rule(kit, published, oracle=False)(task, coefficients).rates,

@@ -38,7 +38,7 @@ class FitResults:
     def fitted_(self) -> Fitted:
         """Everything that predictions need besides the frozen backbone, as a value."""
         if "_fitted" not in vars(self):
-            raise not_fitted("classes")
+            raise not_fitted()
         return self._fitted
 
     @property

@@ -23,8 +23,7 @@ from fewshift.estimator import kits
 from fewshift.estimator.adapting import Support
 from fewshift.estimator.classifier import FewShotClassifier
 from fewshift.estimator.fitted import Fitted, Settings
-from fewshift.estimator.label_json import from_json, to_json
-from fewshift.estimator.labels import class_array
+from fewshift.estimator.labels import class_array, from_json, to_json
 from fewshift.estimator.modes import own_modes
 from fewshift.estimator.unknown import Familiar
 from fewshift.nets.architectures import TIMM, described

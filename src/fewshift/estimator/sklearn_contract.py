@@ -55,9 +55,9 @@ def _shown(value: Any) -> str:
     return repr(value) if small else f"<{type(value).__name__}>"
 
 
-def not_fitted(what: str) -> NotFitted:
+def not_fitted() -> NotFitted:
     """The error; where scikit-learn is in use it is one of its NotFittedErrors as well."""
-    message = f"this classifier is not fitted and has no {what} yet: call fit first, or fewshift.load"
+    message = "this classifier is not fitted and has no classes yet: call fit first, or fewshift.load"
     exceptions = sys.modules.get("sklearn.exceptions")
     if exceptions is None:  # so no caller can be catching its kind of error
         return NotFitted(message)

@@ -79,8 +79,8 @@ def _rank_rows(board: Board) -> list[Row]:
     """Average ranks over seen and unseen domains (over all there are, when none has such a role)."""
     if len(board.contenders) < 2:
         return []
-    means = ranked(board, board.domains("seen", "unseen") or board.domains())
-    competition = mean_ranks(competition_ranks({c: m.mean for c, m in row.items()}) for row in means)
+    domains = board.domains("seen", "unseen") or board.domains()
+    means = ranked(board, domains)
     fractional = mean_ranks(fractional_ranks(row) for row in means)
     return [
         Row(
@@ -89,8 +89,14 @@ def _rank_rows(board: Board) -> list[Row]:
             "average rank",
             "rank",
         )
-        for label, ranks in (("competition", competition), ("fractional", fractional))
+        for label, ranks in (("competition", competition(board, domains)), ("fractional", fractional))
     ]
+
+
+def competition(board: Board, domains: Sequence[str]) -> dict[Contender, float]:
+    """Ranks as papers print them, averaged over the domains that all have."""
+    means = ranked(board, domains)
+    return mean_ranks(competition_ranks({c: m.mean for c, m in row.items()}) for row in means)
 
 
 def ranked(board: Board, domains: Sequence[str]) -> list[dict[Contender, Interval]]:
@@ -197,11 +203,7 @@ def published_table(table: PublishedTable) -> Table:
     marks = dict(zip(REGIMES, "abc", strict=True))
     head = tuple(f"{column.method} [{marks[column.regime]}]" for column in table.columns)
     rows = [
-        Row(
-            domain,
-            tuple(None if n is None else Value(n.mean, n.half, 600) for n in numbers),
-            "seen" if domain in table.seen else "unseen",
-        )
+        Row(domain, numbers, "seen" if domain in table.seen else "unseen")
         for domain, numbers in table.numbers.items()
     ]
     for label, seen in (("seen", True), ("unseen", False), ("all", None)):

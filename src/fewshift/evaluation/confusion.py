@@ -14,12 +14,6 @@ class Confusion:
     classes: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...]
 
-    @property
-    def accuracy(self) -> float | None:
-        """The share of right answers; None where nothing was asked."""
-        asked = sum(map(sum, self.counts))
-        return sum(row[i] for i, row in enumerate(self.counts)) / asked if asked else None
-
     def shares(self) -> tuple[tuple[float, ...], ...]:
         """Each row over its sum: of the images of a class, how many were called what. Empty rows stay 0."""
         return tuple(tuple(n / max(1, sum(row)) for n in row) for row in self.counts)

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from fewshift.errors import FewshiftError
-from fewshift.evaluation.contract_bench import Bench, ContractBroken
-from fewshift.evaluation.tensors import tensors_of
+from fewshift.evaluation.contract_bench import Bench, ContractBroken, tensors_of
 from fewshift.types import Adapted, Labelled, Method, Task
 
 

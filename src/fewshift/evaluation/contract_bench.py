@@ -1,11 +1,15 @@
-"""Made-up tasks to check a method on, and how its answers are compared."""
+"""Made-up tasks to check a method on, how its answers are compared, and what it holds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from types import CellType, FunctionType, MethodType, ModuleType
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fewshift.types import Labelled, Method, Task
 
@@ -61,3 +65,42 @@ class Bench:
         """Equal to the bit."""
         if not torch.equal(ours, theirs):
             raise ContractBroken(f"{what}: logits differ by {(ours - theirs).abs().max().item():.2g}")
+
+
+def tensors_of(value: Any) -> Iterator[Tensor]:
+    """The tensors that can be reached from a value: in fields, attributes, containers, modules, closures."""
+    met: set[int] = set()
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if id(found) in met:
+            continue
+        met.add(id(found))
+        if isinstance(found, Tensor):
+            yield found
+        else:
+            waiting += _inside(found)
+
+
+def _inside(value: Any) -> list[Any]:
+    if value is None or isinstance(value, str | bytes | int | float | type | ModuleType):
+        return []
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value)
+    if isinstance(value, nn.Module):
+        return [*value.parameters(), *value.buffers()]
+    if isinstance(value, functools.partial):
+        return [value.func, *value.args, *value.keywords.values()]
+    if isinstance(value, MethodType):
+        return [value.__self__, value.__func__]
+    if isinstance(value, FunctionType):
+        return list(value.__closure__ or ())
+    if isinstance(value, CellType):
+        try:
+            return [value.cell_contents]
+        except ValueError:  # not filled yet
+            return []
+    slots = [getattr(value, f.name, None) for f in fields(value)] if is_dataclass(value) else []
+    return [*slots, *getattr(value, "__dict__", {}).values()]

@@ -9,7 +9,7 @@ from itertools import pairwise
 from fewshift.evaluation.calibration import Bin
 from fewshift.evaluation.confusion import Confusion
 from fewshift.evaluation.statistics import Interval
-from fewshift.evaluation.svg import WIDTH, element, line, picture, text, ticks
+from fewshift.evaluation.svg import WIDTH, element, line, marked, picture, text, ticks
 
 COLOURS = (3, 0, 1, 2, 5, 6, 7, 4)  # of the page; the first method is in strong blue, the next in grey
 LONGEST = 18  # characters of a class name beside a chart; the whole name is in the tooltip
@@ -50,20 +50,10 @@ def learning_curves(shots: Sequence[int], series: Sequence[tuple[str, Sequence[I
         parts.append(element("polyline", points=path, class_=f"thick line{colour}"))
         for (x, v), shot in zip(spots, shots, strict=True):
             words = f"{name}, {shot} a class: {100 * v.mean:.1f} ± {100 * v.half:.1f} %"
-            parts.append(
-                element(
-                    "g",
-                    element("title", escape(words)),
-                    line(
-                        x,
-                        down(100 * max(0, v.mean - v.half)),
-                        x,
-                        down(100 * min(1, v.mean + v.half)),
-                        f"range line{colour}",
-                    ),
-                    element("circle", cx=x, cy=down(100 * v.mean), r=4.0, class_=f"fill{colour}"),
-                )
-            )
+            least_end, most_end = 100 * max(0, v.mean - v.half), 100 * min(1, v.mean + v.half)
+            rule = line(x, down(least_end), x, down(most_end), f"range line{colour}")
+            dot = element("circle", cx=x, cy=down(100 * v.mean), r=4.0, class_=f"fill{colour}")
+            parts.append(marked(words, rule, dot))
         end = f"{name} {100 * row[-1].mean:.1f}"
         parts.append(text(beside, ends[number] + 4, end, f"ink{colour}"))
     return picture(top + tall + 50, "Accuracy against images a class, with 95 % intervals", *parts)
@@ -108,7 +98,7 @@ def reliability_diagrams(panels: Sequence[tuple[str, Sequence[Bin]]]) -> str:
                 dot = element(
                     "circle", cx=x0 + side * b.confidence, cy=top + side - tall, r=4.0, class_="fill4"
                 )
-                parts.append(element("g", element("title", escape(words)), shade, dot))
+                parts.append(marked(words, shade, dot))
         parts.append(line(x0, top + side, x0 + side, top, "diagonal"))
         parts.append(text(x0 + side / 2, top + side + 38, "probability of the answer", "tick", "middle"))
     return picture(top + side + 46, "Share of right answers against their probability", *parts)
@@ -137,27 +127,14 @@ def confusion_map(found: Confusion) -> str:
         for j, share in enumerate(row):
             x = left + j * cell
             told = f"{found.classes[i]} called {found.classes[j]}: {found.counts[i][j]} times, {share:.1%}"
-            back = element("rect", x=x, y=y, width=cell - 1.5, height=tall - 1.5, class_="cell")
-            parts.append(
-                element("g", element("title", escape(told)), back, _shade(x, y, cell, tall, share, i == j))
-            )
+            spot: dict[str, str | float] = {"x": x, "y": y, "width": cell - 1.5, "height": tall - 1.5}
+            shapes = [element("rect", **spot, class_="cell")]
+            if share:
+                colour, depth = "fill2" if i == j else "fill4", f"{0.12 + 0.88 * share:.3f}"
+                shapes.append(element("rect", **spot, class_=colour, fill_opacity=depth))
+            if share and cell >= 22:
+                number = f"{100 * share:.0f}" if share >= 0.005 else "·"
+                kind = "onshade" if share > 0.6 else "number"
+                shapes.append(text(x + cell / 2 - 0.75, y + tall / 2 + 3.5, number, kind, "middle"))
+            parts.append(marked(told, *shapes))
     return picture(top + count * tall + 10, "Which class is called what", *parts)
-
-
-def _shade(x: float, y: float, cell: float, tall: float, share: float, right: bool) -> str:
-    if not share:
-        return ""
-    colour = element(
-        "rect",
-        x=x,
-        y=y,
-        width=cell - 1.5,
-        height=tall - 1.5,
-        class_="fill2" if right else "fill4",
-        fill_opacity=f"{0.12 + 0.88 * share:.3f}",
-    )
-    if cell < 22:
-        return colour
-    kind = "onshade" if share > 0.6 else "number"
-    number = f"{100 * share:.0f}" if share >= 0.005 else "·"
-    return colour + text(x + cell / 2 - 0.75, y + tall / 2 + 3.5, number, kind, "middle")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from statistics import median
 
 from fewshift.evaluation.board_tables import percent, too_few
@@ -27,23 +28,33 @@ def shot_words(shot: int) -> str:
     return f"{shot} image{'s' if shot > 1 else ''} a class"
 
 
+def _by_shot(
+    found: CurveScores,
+    title: str,
+    head: Iterable[str],
+    cells: Callable[[int], Iterable[Value | None]],  # of a number of shots
+    notes: tuple[str, ...],
+    kind: str,
+    unit: str,
+) -> Table:
+    rows = tuple(Row(shot_words(shot), tuple(cells(shot))) for shot in found.shots)
+    return Table(title, "learned from", tuple(head), rows, notes, kind, unit)
+
+
 def accuracy_by_shot(found: CurveScores) -> Table:
     """Mean ± half-width by shots and method."""
-    rows = [
-        Row(shot_words(shot), mark_best(percent(found.accuracy(m, shot)) for m in found.methods))
-        for shot in found.shots
-    ]
-    return Table(
+    note = (
+        "mean ± 1.96·sd/√n over tasks drawn from this folder; tasks share images, so the interval says how "
+        "well the mean over such draws is known; bold: the highest printed mean"
+    )
+    return _by_shot(
+        found,
         "Accuracy, %",
-        "learned from",
-        tuple(map(plain, found.methods)),
-        tuple(rows),
-        (
-            "mean ± 1.96·sd/√n over tasks drawn from this folder; tasks share images, so the interval says "
-            "how well the mean over such draws is known; bold: the highest printed mean",
-            *_too_few(found),
-        ),
+        map(plain, found.methods),
+        lambda shot: mark_best(percent(found.accuracy(m, shot)) for m in found.methods),
+        (note, *_too_few(found)),
         "accuracy",
+        "percent",
     )
 
 
@@ -52,16 +63,13 @@ def differences_by_shot(found: CurveScores) -> Table | None:
     first, *others = found.methods
     if not others:
         return None
-    rows = [
-        Row(shot_words(shot), tuple(percent(found.difference(first, m, shot), signed=True) for m in others))
-        for shot in found.shots
-    ]
-    return Table(
+    note = "the same tasks on both sides; bold: the 95 % interval leaves out zero"
+    return _by_shot(
+        found,
         f"What {plain(first)} gains, percentage points, task by task",
-        "learned from",
-        tuple(f"over {plain(m)}" for m in others),
-        tuple(rows),
-        ("the same tasks on both sides; bold: the 95 % interval leaves out zero", *_too_few(found)),
+        (f"over {plain(m)}" for m in others),
+        lambda shot: (percent(found.difference(first, m, shot), signed=True) for m in others),
+        (note, *_too_few(found)),
         "difference",
         "points",
     )
@@ -69,29 +77,22 @@ def differences_by_shot(found: CurveScores) -> Table | None:
 
 def calibration_by_shot(found: CurveScores) -> Table:
     """The expected calibration error before and after the temperature."""
-    with_temperature = [m for m in found.methods if _has_temperature(found, m)]
-    head = []
+    columns: list[tuple[str, str, bool]] = []  # method, words, whether before the temperature
     for method in found.methods:
-        words = ("before", "after") if method in with_temperature else ("as it is",)
-        head += [f"{plain(method)}, {word}" for word in words]
-    rows = []
-    for shot in found.shots:
-        cells: list[Value | None] = []
-        for method in found.methods:
-            answers = found.answers(method, shot)
-            cells += [_error(answers, before=True)] if method in with_temperature else []
-            cells.append(_error(answers))
-        rows.append(Row(shot_words(shot), tuple(cells)))
-    return Table(
+        if _has_temperature(found, method):
+            columns += [(method, "before", True), (method, "after", False)]
+        else:
+            columns.append((method, "as it is", False))
+    note = (
+        "how far the probability of the answer given is from the share of right answers, on average over ten "
+        "ranges; before: the published scale of the cosine, after: the temperature chosen on the support set"
+    )
+    return _by_shot(
+        found,
         "Expected calibration error, percentage points",
-        "learned from",
-        tuple(head),
-        tuple(rows),
-        (
-            "how far the probability of the answer given is from the share of right answers, on average over "
-            "ten ranges; before: the published scale of the cosine, after: the temperature chosen on the "
-            "support set",
-        ),
+        (f"{plain(method)}, {words}" for method, words, _ in columns),
+        lambda shot: (_error(found.answers(method, shot), before) for method, _, before in columns),
+        (note,),
         "calibration",
         "points",
     )
@@ -99,26 +100,15 @@ def calibration_by_shot(found: CurveScores) -> Table:
 
 def seconds_by_shot(found: CurveScores) -> Table:
     """What it costs to learn and to answer the queries of a task."""
-    rows = [
-        Row(
-            shot_words(shot),
-            tuple(
-                Value(median(s.seconds for s in found.cell(m, shot).values()), decimals=2)
-                for m in found.methods
-            ),
-        )
-        for shot in found.shots
-    ]
+
+    def cells(shot: int) -> Iterator[Value]:
+        for method in found.methods:
+            yield Value(median(s.seconds for s in found.cell(method, shot).values()), decimals=2)
+
     where = sorted({f"{s.device} ({s.engine})" for s in found.scores})
-    return Table(
-        "Seconds a task, median",
-        "learned from",
-        tuple(map(plain, found.methods)),
-        tuple(rows),
-        (f"learning and answering all queries, on {', '.join(where)}",),
-        "cost",
-        "seconds",
-    )
+    note = f"learning and answering all queries, on {', '.join(where)}"
+    head = map(plain, found.methods)
+    return _by_shot(found, "Seconds a task, median", head, cells, (note,), "cost", "seconds")
 
 
 def confusion_at(found: CurveScores, method: str, shot: int) -> Confusion:
@@ -135,7 +125,7 @@ def _has_temperature(found: CurveScores, method: str) -> bool:
     return any("scale" in s.notes for shot in found.shots for s in found.cell(method, shot).values())
 
 
-def _error(answers: list[Answer], before: bool = False) -> Value | None:
+def _error(answers: list[Answer], before: bool) -> Value | None:
     sure = [a.before if before else a.probability for a in answers]
     error = expected_calibration_error(reliability(sure, [a.right for a in answers]))
     return None if error is None else Value(100 * error, n=len(answers))

@@ -18,7 +18,7 @@ def facts(board: Board) -> tuple[tuple[str, str], ...]:
     kits = sorted({f"{s.kit or 'unnamed'} ({s.fingerprint})" for s in scores if s.fingerprint})
     versions = sorted({f"{name} {version}" for s in scores for name, version in s.versions.items()})
     by_role = {role: len(board.domains(role)) for role in (*ROLES, "unknown")}
-    found = [
+    return (
         ("protocol", board.tasks.protocol),
         ("classes", f"{board.tasks.split} split"),
         ("tasks", f"{_span(counts)} a domain, seed {board.tasks.seed}"),
@@ -27,8 +27,7 @@ def facts(board: Board) -> tuple[tuple[str, str], ...]:
         ("kit", ", ".join(kits) or "not stated"),
         ("seen/unseen oracle", f"used by {', '.join(labels)}" if labels else "used by no method"),
         ("versions", ", ".join(versions) or "not stated"),
-    ]
-    return tuple(found)
+    )
 
 
 def _unfinished(board: Board) -> list[str]:

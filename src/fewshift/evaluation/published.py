@@ -11,21 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from fewshift.evaluation.tables import Value
+
 Regime: TypeAlias = Literal["shuffled", "unshuffled", "not stated"]
 
+TASKS = 600  # of each domain, in all of these tables
 REGIMES: dict[Regime, str] = {
     "shuffled": "images of a class drawn in shuffled order, as the protocol intends",
     "unshuffled": "images of a class read in file order (shuffle buffer 0), which makes some domains easier",
     "not stated": "the source does not say in which order images were drawn",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A percentage with its half-width, where one was printed."""
-
-    mean: float
-    half: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +40,7 @@ class PublishedTable:
     protocol: str
     seen: tuple[str, ...]  # domains the backbone was trained on
     columns: tuple[Column, ...]
-    numbers: Mapping[str, tuple[Number | None, ...]]  # domain -> by column
+    numbers: Mapping[str, tuple[Value | None, ...]]  # domain -> by column
 
     def average(self, column: int, seen: bool | None) -> float:
         """The mean over seen (True), unseen (False) or all (None) domains; missing results are skipped."""
@@ -63,14 +58,14 @@ def published(protocol: str) -> tuple[PublishedTable, ...]:
     return tuple(table for table in TABLES if table.protocol == protocol)
 
 
-def _number(text: str) -> Number | None:
+def _number(text: str) -> Value | None:
     if text == "-":
         return None
     mean, _, half = text.partition("±")
-    return Number(float(mean), float(half) if half else None)
+    return Value(float(mean), float(half) if half else None, TASKS)
 
 
-def _rows(text: str) -> dict[str, tuple[Number | None, ...]]:
+def _rows(text: str) -> dict[str, tuple[Value | None, ...]]:
     lines = [line.split() for line in text.strip().splitlines()]
     return {domain: tuple(map(_number, numbers)) for domain, *numbers in lines}
 

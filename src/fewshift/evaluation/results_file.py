@@ -95,7 +95,8 @@ def open_results(
             score = from_line(line, f"{path}:{number}")
             _refuse_another_run(score, f"{path}:{number}", run, specs or {})
             if score.key in done:
-                raise DataError(f"{path}:{number}: {_words(score)} is in the file twice; remove one line")
+                what = f"{score.method} on {score.domain} {score.split} task {score.index}"
+                raise DataError(f"{path}:{number}: {what} is in the file twice; remove one line")
             done.add(score.key)
             if score.engine is not None:
                 engines.setdefault(score.method, set()).add(score.engine)
@@ -158,7 +159,3 @@ def _refuse_another_run(score: Score, where: str, run: Mapping[str, Any], specs:
             f"{where}: {score.domain} held other classes or images then (spec {score.spec}, now "
             f"{specs[score.domain]}), so its tasks differ; give another --out"
         )
-
-
-def _words(score: Score) -> str:
-    return f"{score.method} on {score.domain} {score.split} task {score.index}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -128,23 +128,16 @@ def run(
             return sum(Key(name, domain, job.split, index) not in results.done for name in names)
 
         # Domain by domain within a task number: when a run is stopped, all domains are equally far.
-        todo = [
-            (choice, i)
-            for i in job.shard.indices(job.tasks)
-            for choice in among
-            if missing(choice.spec.name, i)
-        ]
+        indices = job.shard.indices(job.tasks)
+        todo = [(choice, i) for i in indices for choice in among if missing(choice.spec.name, i)]
 
-        def plans() -> Iterator[TaskPlan]:
-            return (plan_task(choice, job.seed, i) for choice, i in todo)
-
+        plans = (plan_task(choice, job.seed, i) for choice, i in todo)
         read = job.read or reader(job.domains, job.rule, reveal_seen=job.reveal_seen)
-        episodes = prefetch(read, plans(), workers=job.workers)
+        episodes = prefetch(read, plans, workers=job.workers)
         scores = evaluate(methods, episodes, setting, device=device, done=results.done, together=together)
         total = sum(missing(choice.spec.name, i) for choice, i in todo)
         written = 0
         for score in track(scores, label="evaluate", total=total):
             results.append(score)
             written += 1
-        wanted = len(names) * len(job.domains) * len(job.shard.indices(job.tasks))
-        return Tally(written, wanted - total)
+        return Tally(written, len(names) * len(among) * len(indices) - total)

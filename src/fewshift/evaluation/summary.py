@@ -6,15 +6,14 @@ from collections.abc import Sequence
 
 from fewshift.evaluation.board_tables import (
     averaged,
+    competition,
     fewest_shared,
     fewest_tasks,
     percent,
-    ranked,
     too_few,
     unshared_domains,
 )
 from fewshift.evaluation.boards import ORACLE_MARK, Board, Contender
-from fewshift.evaluation.statistics import competition_ranks, mean_ranks
 from fewshift.evaluation.tables import Row, Table, Value
 
 NOTES = (
@@ -30,7 +29,7 @@ def summary_table(board: Board, baselines: Sequence[Contender]) -> Table:
     """The best method first: by its difference to the first baseline, which compares the same tasks."""
     groups = [(label, domains) for label, domains in averaged(board) if label != "valid_unseen"]
     _, everywhere = groups[-1] if groups else ("", board.domains())
-    ranks = _ranks(board, everywhere)
+    ranks = competition(board, everywhere)
     rows = []
     for contender in sorted(board.contenders, key=lambda c: -_ahead(board, c, baselines, everywhere)):
         means = [percent(board.average(contender, domains)) for _, domains in groups]
@@ -63,11 +62,6 @@ def _ahead(board: Board, ours: Contender, baselines: Sequence[Contender], domain
     else:
         found = board.average_difference(ours, baselines[0], domains)
     return float("-inf") if found is None else found.mean
-
-
-def _ranks(board: Board, domains: Sequence[str]) -> dict[Contender, float]:
-    means = ranked(board, domains)
-    return mean_ranks(competition_ranks({c: m.mean for c, m in row.items()}) for row in means)
 
 
 def _cost(board: Board, contender: Contender, domains: Sequence[str]) -> tuple[Value | None, ...]:

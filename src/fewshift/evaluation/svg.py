@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
@@ -39,6 +39,11 @@ def text(x: float, y: float, content: str, class_: str = "", anchor: str = "star
 def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> str:
     """A straight line."""
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
+
+
+def marked(words: str, *shapes: str) -> str:
+    """Shapes that say these words to whoever points at them."""
+    return element("g", element("title", escape(words)), *shapes)
 
 
 def picture(height: float, label: str, *children: str, width: float = WIDTH) -> str:
@@ -89,10 +94,8 @@ def bars(groups: Sequence[Group], series: Sequence[str], label: str) -> str:
 def _bar(left: float, y: float, span: float, thick: float, value: Interval, i: int, name: str) -> str:
     middle, end = y + thick / 2, left + span * value.mean
     low, high = left + span * max(0, value.mean - value.half), left + span * min(1, value.mean + value.half)
-    words = f"{100 * value.mean:.1f} ± {100 * value.half:.1f}"
-    return element(
-        "g",
-        element("title", escape(f"{name}: {words} %")),
+    return marked(
+        f"{name}: {100 * value.mean:.1f} ± {100 * value.half:.1f} %",
         element("rect", x=left, y=y, width=max(0.5, end - left), height=thick, class_=f"fill{i % COLOURS}"),
         line(low, middle, high, middle, "whisker"),
         text(max(high, end) + 5, y + thick - 1, f"{100 * value.mean:.1f}", "value"),
@@ -107,8 +110,8 @@ def forest(groups: Sequence[Group], series: Sequence[str], colours: Sequence[int
     left, step, gap = LABELS, 9.0, 10.0
     span = WIDTH - left - 60
 
-    def place(points: float) -> float:
-        return left + span * (points - least) / (most - least)
+    def place(share: float) -> float:
+        return left + span * (100 * share - least) / (most - least)
 
     y, parts = 24.0, []
     for group in groups:
@@ -119,25 +122,26 @@ def forest(groups: Sequence[Group], series: Sequence[str], colours: Sequence[int
             for i, value in enumerate(values):
                 if value is not None:
                     words = f"{series[i]} on {name}: {100 * value.mean:+.1f} ± {100 * value.half:.1f} points"
-                    low, high = place(100 * (value.mean - value.half)), place(100 * (value.mean + value.half))
-                    dot = element(
-                        "circle",
-                        cx=place(100 * value.mean),
-                        cy=y,
-                        r=3.4,
-                        class_=f"fill{colours[i] % COLOURS}",
-                    )
-                    rule = line(low, y, high, y, f"range line{colours[i] % COLOURS}")
-                    parts.append(element("g", element("title", escape(words)), rule, dot))
+                    parts.append(_dot(words, value, place, y, 3.4, colours[i]))
                 y += step
             parts.append(text(left - 8, (top + y - step) / 2 + 4, name, "label", "end"))
             y += gap
         y += 16
     grid = []
     for mark in ticks(least, most, 9):
-        grid.append(line(place(mark), 12, place(mark), y - 16, "zero" if mark == 0 else "grid"))
-        grid.append(text(place(mark), y - 2, f"{mark:+g}" if mark else "0", "tick", "middle"))
+        x = place(mark / 100)
+        grid.append(line(x, 12, x, y - 16, "zero" if mark == 0 else "grid"))
+        grid.append(text(x, y - 2, f"{mark:+g}" if mark else "0", "tick", "middle"))
     return picture(y + 6, label, *grid, *parts)
+
+
+def _dot(
+    words: str, value: Interval, place: Callable[[float], float], y: float, radius: float, colour: int
+) -> str:
+    """A mean with its interval about it."""
+    low, x, high = (place(v) for v in (value.mean - value.half, value.mean, value.mean + value.half))
+    rule = line(low, y, high, y, f"range line{colour % COLOURS}")
+    return marked(words, rule, element("circle", cx=x, cy=y, r=radius, class_=f"fill{colour % COLOURS}"))
 
 
 def dots(rows: Sequence[tuple[str, Sequence[Interval | None]]], series: Sequence[str], label: str) -> str:
@@ -158,10 +162,7 @@ def dots(rows: Sequence[tuple[str, Sequence[Interval | None]]], series: Sequence
         for i, value in enumerate(values):
             if value is not None:
                 words = f"{name}, {series[i]}: {100 * value.mean:.1f} ± {100 * value.half:.1f} %"
-                low, high = place(value.mean - value.half), place(value.mean + value.half)
-                rule = line(low, middle, high, middle, f"range line{i % COLOURS}")
-                dot = element("circle", cx=place(value.mean), cy=middle, r=4.0, class_=f"fill{i % COLOURS}")
-                parts.append(element("g", element("title", escape(words)), rule, dot))
+                parts.append(_dot(words, value, place, middle, 4.0, i))
     bottom = 22 + step * len(rows)
     grid = []
     for mark in ticks(least, most, 9):
@@ -186,24 +187,22 @@ def heat_map(
         parts.append(text(LABELS - 8, y + 15, name, "label", "end"))
         for j, share in enumerate(shares):
             x = LABELS + j * cell
-            words = element("title", escape(f"{name} from {columns[j]}: {share:.3f}"))
+            words = f"{name} from {columns[j]}: {share:.3f}"
             shade = element(
                 "rect", x=x, y=y, width=cell - 1, height=high - 1, class_="shade", fill_opacity=f"{share:.3f}"
             )
             number = f"{share:.2f}".removeprefix("0") if share < 0.995 else "1"
-            kind = (
-                "onshade"
-                if share > 0.55
-                else "number"
-                if share > 0.2
-                else "faint"
-                if share < 0.05
-                else "tick"
-            )
-            parts.append(element("g", words, shade, text(x + cell / 2, y + 15, number, kind, "middle")))
+            parts.append(marked(words, shade, text(x + cell / 2, y + 15, number, _ink(share), "middle")))
     width = LABELS + len(columns) * cell
     parts += [line(LABELS, top + i * high - 0.5, width, top + i * high - 0.5, "zero") for i in rules if i > 0]
     return picture(top + len(rows) * high + 8, label, *parts)
+
+
+def _ink(share: float) -> str:
+    """What can be read on a shade."""
+    if share > 0.2:
+        return "onshade" if share > 0.55 else "number"
+    return "faint" if share < 0.05 else "tick"
 
 
 @dataclass(frozen=True)

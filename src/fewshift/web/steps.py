@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from PIL import Image
-from torch import Tensor
 
 from fewshift.data.decoding import decode
-from fewshift.data.pixels import PixelRule, prepare
+from fewshift.data.pixels import prepare
 from fewshift.errors import FewshiftError
 from fewshift.estimator.adapting import Support, Tools, adapt
 from fewshift.estimator.fitted import Fitted
 from fewshift.estimator.kits import Opened
+from fewshift.estimator.predictions import Prediction, predicted
+from fewshift.evaluation.thumbnails import thumbnail
 from fewshift.progress import Track, silent
 from fewshift.web.limits import LIMITS
 from fewshift.web.replay import Replay, replay
 from fewshift.web.uploads import ClassUploads, Upload, checked_classes
 
-THUMBNAIL = 160
+THUMBNAIL = 160  # pixels, of the longer side
 
 
 @dataclass(frozen=True)
@@ -38,14 +36,10 @@ class Adaptation:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Tried(Prediction):
     """One test image and what the classifier says of it."""
 
-    name: str
     thumbnail: str  # a data address: nothing of it is kept on the disk
-    shares: tuple[tuple[str, float], ...]  # (class, probability), the most probable first
-    unknown: bool
-    unknown_score: float
 
 
 def adapt_to(
@@ -57,11 +51,13 @@ def adapt_to(
     """Fit a classifier to these classes."""
     began = time.perf_counter()
     found = checked_classes(classes)
-    pairs = [(upload, place) for place, entry in enumerate(found) for upload in entry.uploads]
-    images = _prepared([upload for upload, _ in pairs], opened.rule, track)
-    labels = torch.tensor([place for _, place in pairs])
-    names = tuple(upload.name for upload, _ in pairs)
-    support = Support(images, labels, names, tuple(entry.name for entry in found))
+    uploads = [upload for entry in found for upload in entry.uploads]
+    labels = [place for place, entry in enumerate(found) for _ in entry.uploads]
+    reading = track(uploads, label="reading images", total=len(uploads))
+    # one by one, so that memory does not grow with the size of photographs
+    images = torch.cat([prepare([decode(each.content, each.name)], opened.rule) for each in reading])
+    names = tuple(upload.name for upload in uploads)
+    support = Support(images, torch.tensor(labels), names, tuple(entry.name for entry in found))
     fitted = adapt(_tools(opened, method, track), support)
     return Adaptation(opened, method, support, fitted, time.perf_counter() - began)
 
@@ -75,7 +71,7 @@ def _tools(opened: Opened, method: str, track: Track) -> Tools:
     return Tools(opened.kit, opened.engine, method, "auto", 0, track)
 
 
-def predict(adaptation: Adaptation, uploads: Sequence[Upload]) -> tuple[Prediction, ...]:
+def predict(adaptation: Adaptation, uploads: Sequence[Upload]) -> tuple[Tried, ...]:
     """Each image's classes by probability, and whether it is unlike all of them."""
     if len(uploads) > LIMITS.test_images:
         raise FewshiftError(
@@ -84,34 +80,12 @@ def predict(adaptation: Adaptation, uploads: Sequence[Upload]) -> tuple[Predicti
     if not uploads:
         return ()
     opened, fitted = adaptation.opened, adaptation.fitted
-    images = _prepared(uploads, opened.rule)
-    cosines = fitted.cosines(opened.engine.embed(fitted.params, images.to(opened.device)))
-    unknown = fitted.familiar.scores(cosines).tolist()
-    names = [str(name) for name in fitted.classes.tolist()]
-    predictions = []
-    rows = fitted.probabilities(cosines).tolist()
-    for upload, row, score in zip(uploads, rows, unknown, strict=True):
-        shares = tuple(sorted(zip(names, row, strict=True), key=lambda pair: -pair[1]))
-        predictions.append(
-            Prediction(upload.name, thumbnail(upload), shares, score > fitted.familiar.limit, score)
-        )
-    return tuple(predictions)
-
-
-def thumbnail(upload: Upload) -> str:
-    """The picture, small, as a data address."""
-    picture = Image.fromarray(decode(upload.content, upload.name))
-    picture.thumbnail((THUMBNAIL, THUMBNAIL))
-    file = io.BytesIO()
-    picture.save(file, "PNG")
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
-
-
-def _prepared(
-    uploads: Sequence[Upload], rule: PixelRule, track: Track = silent
-) -> Tensor:  # (n, 3, size, size)
-    """One by one, so that memory does not grow with the size of photographs."""
-    out = torch.empty(len(uploads), 3, rule.size, rule.size)
-    for place, upload in enumerate(track(uploads, label="reading images", total=len(uploads))):
-        out[place] = prepare([decode(upload.content, upload.name)], rule)[0]
-    return out
+    prepared, thumbnails = [], []
+    for upload in uploads:  # one by one, so that memory does not grow with the size of photographs
+        picture = decode(upload.content, upload.name)
+        prepared.append(prepare([picture], opened.rule))
+        thumbnails.append(thumbnail(picture, THUMBNAIL))
+    found = predicted(fitted, opened.engine, [upload.name for upload in uploads], prepared)
+    return tuple(
+        Tried(**vars(answer), thumbnail=small) for answer, small in zip(found, thumbnails, strict=True)
+    )

@@ -8,7 +8,7 @@ from html import escape
 from fewshift.web.charts import curve, movement
 from fewshift.web.limits import LIMITS
 from fewshift.web.replay import Replay
-from fewshift.web.steps import Adaptation, Prediction
+from fewshift.web.steps import Adaptation, Tried
 
 UNMOVED = "Nothing was moved: the network is as it was, for the reason given above."
 BEST = 3  # classes shown for each test image
@@ -113,17 +113,18 @@ def changes(seen: Replay) -> str:
     return wrapped(*parts)
 
 
-def predictions(found: Sequence[Prediction]) -> str:
+def predictions(found: Sequence[Tried]) -> str:
     """One card per image."""
     return wrapped(f'<div class="cards">{"".join(map(_card, found))}</div>')
 
 
-def _card(found: Prediction) -> str:
+def _card(found: Tried) -> str:
     flag = '<span class="flag">unlike any class</span>' if found.unknown else ""
-    bars = "".join(row(name, share, place == 0) for place, (name, share) in enumerate(found.shares[:BEST]))
+    best = [(str(label), share) for label, share in found.ranked[:BEST]]
+    bars = "".join(row(label, share, place == 0) for place, (label, share) in enumerate(best))
     name = escape(found.name)
     return (
         f'<div class="card"><img src="{found.thumbnail}" alt="{name}"><div>'
-        f'<div class="says">{escape(found.shares[0][0])}{flag}</div>{bars}'
+        f'<div class="says">{escape(best[0][0])}{flag}</div>{bars}'
         f'<div class="file" title="{name}">{name}</div></div></div>'
     )
