@@ -30,7 +30,7 @@ def blank(make: Callable[[], M]) -> M:
     """The module with zeros for weights, to be filled: nothing is drawn."""
     module = _without_values(make)
     zeros = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in module.state_dict().items()}
-    module.load_state_dict(zeros, assign=True)  # `to_empty` would import half of torch, for seconds
+    module.load_state_dict(zeros, assign=True)  # `to_empty` would import sympy, for seconds
     return module
 
 
