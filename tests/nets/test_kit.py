@@ -1,5 +1,7 @@
 import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from fewshift.nets import tensor_file
 from fewshift.nets.backbone import Backbone, freeze
 from fewshift.nets.extractors import extractors_of, extractors_part
 from fewshift.nets.kit import KIT, ImageSettings, Kit, Part, load_kit, save_kit
+from fewshift.nets.policy import PART, new_policy, policy_part
 from fewshift.nets.resnet import ResNet18
 from fewshift.nets.set_encoder import DatasetClassifier
 
@@ -294,6 +297,18 @@ def test_moving_makes_a_new_kit(kit: Kit) -> None:
     moved = kit.to("cpu")
     assert_same(moved, kit)
     assert moved.backbone.net is not kit.backbone.net
+
+
+def test_a_kit_opens_without_sympy_and_torchs_compiler(tmp_path: Path, kit: Kit) -> None:
+    """Work on tensors without values, as `to_empty` and initialisers do, imports both, for seconds."""
+    save_kit(kit.with_(parts={PART: policy_part(new_policy(kit.backbone, 10.0, seed=0))}), tmp_path / "a.kit")
+    opening = (
+        "import sys, torch; "
+        "from fewshift.nets.kit import load_kit; from fewshift.nets.policy import policy_of; "
+        "policy_of(load_kit(sys.argv[1])); print({'sympy', 'torch._dynamo'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", opening, tmp_path / "a.kit"], capture_output=True, text=True)
+    assert done.stdout == "set()\n", done.stdout + done.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")

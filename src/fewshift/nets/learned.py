@@ -13,7 +13,7 @@ from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 
 M = TypeVar("M", bound=nn.Module)
-FILLS = (Tensor.normal_, Tensor.uniform_, torch.eye)
+DRAWS = (Tensor.normal_, Tensor.uniform_)
 
 
 class _NothingFilled(TorchFunctionMode):
@@ -23,14 +23,17 @@ class _NothingFilled(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         given = kwargs or {}
-        return given.get("out", args[0]) if func in FILLS else func(*args, **given)
+        if func in DRAWS:
+            return args[0]
+        return given["out"] if "out" in given else func(*args, **given)
 
 
 def blank(make: Callable[[], M]) -> M:
     """The module with zeros for weights, to be filled: nothing is drawn."""
     module = _without_values(make)
-    zeros = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in module.state_dict().items()}
-    module.load_state_dict(zeros, assign=True)  # `to_empty` would import half of torch, for seconds
+    own = module.state_dict()
+    zeros = {name: torch.zeros(t.shape, dtype=t.dtype, device="cpu") for name, t in own.items()}
+    module.load_state_dict(zeros, assign=True)  # `to_empty` would import sympy, for seconds
     return module
 
 
