@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fewshift.cli.any_text import printable
-from fewshift.cli.console import bars, interrupted
+from fewshift.cli.console import bars, interrupted, printable
 from fewshift.cli.outputs import keep_images, keep_input, make_place, write_text
 from fewshift.errors import FewshiftError
 
