@@ -117,7 +117,7 @@ def _announced(plan: CurvePlan, opened: Opened, methods: Sequence[str]) -> str:
 
 
 def _show(found: CurveScores) -> None:
-    from fewshift.evaluation.confusion import most_confused
+    from fewshift.evaluation.answers import most_confused
     from fewshift.evaluation.curve_tables import (
         accuracy_by_shot,
         calibration_by_shot,

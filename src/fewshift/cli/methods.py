@@ -59,7 +59,7 @@ def _print_table(chosen: Mapping[str, About]) -> None:
     typer.echo(
         "oracle: the published rates ask whether the domain was trained on; --no-oracle does without.\n"
         "fidelity: the least sure fact that decides a method's numbers was confirmed from its authors' code, "
-        "stated in a paper, inferred, or is our own.",
+        "stated in a paper, inferred, or is our own."
     )
     typer.echo("all about one: fewshift methods NAME", err=True)
 
