@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from fewshift.benchmarks import own_grid
+from fewshift.benchmarks.own_candidates import candidate
 from fewshift.benchmarks.own_tasks import QUERIES, WAY, draw, part_of, sources
 from fewshift.data.records_folder import open_records
 from fewshift.estimator.kits import open_kit
@@ -38,7 +39,7 @@ def test_a_task_has_its_shots_and_repeats(md_mini: Path, small_kit: Kit) -> None
 def test_every_candidate_is_measured_at_every_stop(
     shot: int, md_mini: Path, kit_file: Path, tmp_path: Path
 ) -> None:
-    wanted = [own_grid.candidate(text) for text in ("own P 0.25 0.05", "usual I 0.5 0.05")]
+    wanted = [candidate(text) for text in ("own P 0.25 0.05", "usual I 0.5 0.05")]
     names = ["birds", "dtd10"]
     found = own_grid.run(md_mini, str(kit_file), wanted, shot, 60.0, "cpu", names=names, rounds=1)
     assert found["query"].shape == (2, 2, len(own_grid.NAMED_STOPS), 1 + len(own_grid.SCALES))

@@ -8,8 +8,13 @@ import pytest
 from PIL import Image
 
 from fewshift.errors import DataError
-from fewshift.evaluation.calibration import expected_calibration_error, reliability
-from fewshift.evaluation.confusion import Mixup, confusion, most_confused
+from fewshift.evaluation.answers import (
+    Mixup,
+    confusion,
+    expected_calibration_error,
+    most_confused,
+    reliability,
+)
 from fewshift.evaluation.curve_scores import Answer, Mistake, answers_of, mistakes
 from fewshift.evaluation.scores import Score
 from fewshift.evaluation.thumbnails import thumbnail

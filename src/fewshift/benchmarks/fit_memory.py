@@ -64,7 +64,9 @@ def _measured(size: int, kit: str | None, method: str, device: str, precision: s
     fitted(method="ncc")  # loads the kit and wakes the libraries
     ncc = fitted(method="ncc").seconds_
     auto = fitted()
-    peak = _peak_mb(device)
+    # the most that this process has held so far, on the device where that is a GPU (else Linux only)
+    on_gpu = device.startswith("cuda")
+    peak = torch.cuda.max_memory_allocated(device) // 2**20 if on_gpu else peak_mb()
     published = fitted(settings="published").seconds_
     began = time.perf_counter()
     auto.predict(queries)
@@ -78,13 +80,6 @@ def _measured(size: int, kit: str | None, method: str, device: str, precision: s
         "predict_ms_an_image": round(1000 * (time.perf_counter() - began) / QUERIES, 2),
         "peak_mb": peak,
     }
-
-
-def _peak_mb(device: str) -> int | None:
-    """The most that this process has held so far, on the device where that is a GPU (else Linux only)."""
-    if device.startswith("cuda"):
-        return torch.cuda.max_memory_allocated(device) // 2**20
-    return peak_mb()
 
 
 def line(row: dict[str, Any]) -> str:

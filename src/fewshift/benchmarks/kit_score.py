@@ -58,13 +58,7 @@ def run(
             "give domains their roles in its suite.json"
         )
     return {
-        "settings": {
-            "way": WAY,
-            "shots": list(SHOTS),
-            "tasks": tasks,
-            "seed": seed,
-            "method": chosen,
-        },
+        "settings": {"way": WAY, "shots": list(SHOTS), "tasks": tasks, "seed": seed, "method": chosen},
         "kits": {kit: _summary(mine, rows[kits[0]], chosen) for kit, mine in rows.items()},
         "tasks": rows,
     }

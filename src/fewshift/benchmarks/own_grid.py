@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fewshift.benchmarks.own_candidates import Candidate, candidate, facts_of, rule_of, start_of
+from fewshift.benchmarks.own_candidates import Candidate, facts_of, rule_of, start_of
 from fewshift.benchmarks.own_tasks import OwnTask, draw, ready, sources
 from fewshift.core.centroids import cosine_logits, prototypes
 from fewshift.core.starts import part_way
@@ -30,8 +30,6 @@ from fewshift.methods.rates import certainty
 from fewshift.nets.engine import Engine
 from fewshift.progress import Track, silent
 from fewshift.types import Labelled, Split, Task, TaskParams
-
-__all__ = ["Candidate", "candidate", "run", "summary", "write"]
 
 STOPS = (0, 2, 5, 10, 20, 40)
 SCALES = (5.0, 7.0, 10.0, 14.0, 20.0, 28.0, 40.0)  # of the cosine, for the queries' cross-entropy

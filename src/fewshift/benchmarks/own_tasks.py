@@ -39,11 +39,6 @@ class Source:
     split: Split
     role: str
 
-    @property
-    def name(self) -> str:
-        """The domain's name."""
-        return self.held.spec.name
-
     def images(self, rows: Sequence[int]) -> Tensor:  # (n, 3, h, w), or (n, d)
         """What a network reads at these rows."""
         places = torch.tensor(rows, device=self.held.device)
@@ -115,7 +110,7 @@ def part_of(domain: Domain, split: Split) -> Split | None:
 
 def draw(source: Source, index: int, shot: int, seed: int = 0) -> OwnTask:
     """Task number `index` of a domain; a class gives its queries from what its shots leave."""
-    held, name = source.held, source.name
+    held, name = source.held, source.held.spec.name
     chance = np.random.default_rng([seed, index, shot, *name.encode()])
     counts = held.spec.images_per_class
     classes = held.spec.splits[source.split]

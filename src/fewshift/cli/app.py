@@ -12,8 +12,8 @@ import typer
 from typer.core import TyperGroup
 
 from fewshift import __version__
-from fewshift.cli.any_text import print_any_text
 from fewshift.cli.bench import bench
+from fewshift.cli.console import print_any_text
 from fewshift.cli.data_cache import cache
 from fewshift.cli.data_convert import convert
 from fewshift.cli.data_fetch import fetch

@@ -166,9 +166,10 @@ def own_grid(
     Example: `fewshift bench own-grid --records DIR --shot 5 --candidates "own P 0.25 0.05" -o grid.npz`
     """
     from fewshift.benchmarks import own_grid as grid
+    from fewshift.benchmarks.own_candidates import candidate
 
     keep_others(out, "--out", b"PK", "a file of arrays", "grid.npz")
-    wanted = [grid.candidate(text) for text in candidates.split(";")]
+    wanted = [candidate(text) for text in candidates.split(";")]
     names = words(domains)
     found = grid.run(
         records, kit, wanted, shot, seconds, device, names=names, each=each, rounds=rounds, track=bars()

@@ -18,8 +18,7 @@ def _keep_others(path: Path | None) -> Path | None:
 
 
 JsonFile = Annotated[
-    Path | None,
-    typer.Option("--json", help="Write the results to this file, too.", callback=_keep_others),
+    Path | None, typer.Option("--json", help="Write the results to this file, too.", callback=_keep_others)
 ]
 RecordsFolder = Annotated[Path, typer.Option(help="A folder of converted domains.")]
 OneKit = Annotated[str | None, typer.Option(help="A kit file or a bundled kit's name.")]

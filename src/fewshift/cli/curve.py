@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from fewshift.cli.any_text import printable
-from fewshift.cli.console import bars, interrupted
+from fewshift.cli.console import bars, interrupted, printable
 from fewshift.cli.outputs import keep_images, keep_input, make_place, write_text
 from fewshift.errors import FewshiftError
 
@@ -118,7 +117,7 @@ def _announced(plan: CurvePlan, opened: Opened, methods: Sequence[str]) -> str:
 
 
 def _show(found: CurveScores) -> None:
-    from fewshift.evaluation.confusion import most_confused
+    from fewshift.evaluation.answers import most_confused
     from fewshift.evaluation.curve_tables import (
         accuracy_by_shot,
         calibration_by_shot,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fewshift.cli.console import bars, print_json, print_table
 from fewshift.cli.options import JsonOption, QuietOption, RecordsArgument
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ def inspect(
 
     Example: `fewshift data inspect ~/records --decode --sheet sheet.png`
     """
-    from fewshift.cli.console import bars
     from fewshift.cli.outputs import keep_others
     from fewshift.data.inspect import inspect_records
 
@@ -42,9 +42,7 @@ def inspect(
         keep_others(sheet, "--sheet", b"\x89PNG", "a PNG picture", "sheet.png")
     reports = inspect_records(root, verify_crc=not fast, decode=decode, track=bars(quiet))
     if as_json:
-        import json
-
-        typer.echo(json.dumps([_as_json(report) for report in reports], indent=1, ensure_ascii=False))
+        print_json([_as_json(report) for report in reports])
     else:
         _print_table(reports)
         _print_findings(reports)
@@ -86,26 +84,25 @@ def _write_sheet(root: Path, sheet: Path, whole: set[str]) -> None:
 
 
 def _print_table(reports: list[DomainReport]) -> None:
-    from fewshift.cli.tables import add_row, plain_table, print_table
     from fewshift.types import SPLITS
 
-    counts = "train/valid/test"
-    table = plain_table(
-        ("domain", "kind", counts, "images", "MB", "state", "official"), right=(counts, "images", "MB")
-    )
+    rows = []
     for report in reports:
         spec, faults = report.spec, [f for f in report.findings if f.severity == "error"]
-        add_row(
-            table,
-            report.name,
-            spec.kind if spec else "",
-            "/".join(str(len(spec.splits[split])) for split in SPLITS) if spec else "",
-            f"{report.images:,}",
-            f"{report.size / 1e6:.1f}",
-            "whole" if report.whole else f"{len(faults)} fault{'s' if len(faults) != 1 else ''}",
-            {None: "", True: "equal", False: "another"}[report.official],
+        rows.append(
+            (
+                report.name,
+                spec.kind if spec else "",
+                "/".join(str(len(spec.splits[split])) for split in SPLITS) if spec else "",
+                f"{report.images:,}",
+                f"{report.size / 1e6:.1f}",
+                "whole" if report.whole else f"{len(faults)} fault{'s' if len(faults) != 1 else ''}",
+                {None: "", True: "equal", False: "another"}[report.official],
+            )
         )
-    print_table(table)
+    counts = "train/valid/test"
+    headings = ("domain", "kind", counts, "images", "MB", "state", "official")
+    print_table(headings, rows, right=(counts, "images", "MB"))
 
 
 def _print_findings(reports: list[DomainReport]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fewshift.cli.console import print_json, print_table
 from fewshift.cli.options import JsonOption
 
 if TYPE_CHECKING:
@@ -45,9 +46,7 @@ def list_suites(
 
     rows = _rows(suite)
     if as_json:
-        import json
-
-        typer.echo(json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False))
+        print_json([asdict(row) for row in rows])
         return
     _print_table(rows)
     typer.echo(f"Data folder: {data_folder()} (set FEWSHIFT_DATA to use another one)", err=True)
@@ -100,21 +99,20 @@ def _row(suite: str, spec: Spec, role: str, provenance: Provenance, here: str) -
 
 
 def _print_table(rows: list[Row]) -> None:
-    from fewshift.cli.tables import add_row, plain_table, print_table
-
     counts = "train/valid/test"
-    table = plain_table(
-        ("suite", "domain", "role", counts, "images", "here?"), right=(counts, "images"), fold=("here?",)
-    )
-    before = None
-    for row in rows:
-        if before not in (None, row.suite):
-            table.add_section()
-        name = row.suite if row.suite != before else ""
-        classes = "/".join(str(count) for count in row.classes.values())
-        add_row(table, name, row.domain, row.role, classes, f"{row.images:,}", row.here)
-        before = row.suite
-    print_table(table)
+    cells = [
+        (
+            row.suite,
+            row.domain,
+            row.role,
+            "/".join(map(str, row.classes.values())),
+            f"{row.images:,}",
+            row.here,
+        )
+        for row in rows
+    ]
+    headings = ("suite", "domain", "role", counts, "images", "here?")
+    print_table(headings, cells, right=(counts, "images"), fold=("here?",), grouped=True)
     for suite in dict.fromkeys(row.suite for row in rows):
         typer.echo(f"\n{suite}: origin (licence), makers")
         lines: dict[str, list[str]] = {}  # what holds for several domains is printed once

@@ -7,9 +7,8 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
-from fewshift.cli.console import out as console
+from fewshift.cli.console import out, print_table
 from fewshift.cli.doctor_checks import usable_cores
-from fewshift.cli.tables import add_row, plain_table, print_table
 from fewshift.data.contact_sheet import contact_sheet
 from fewshift.data.open_suite.build import build_open_suite, choose
 from fewshift.data.suites import Suite, data_folder, open_suite
@@ -21,6 +20,7 @@ from fewshift.evaluation.scores import read_scores
 from fewshift.presets.demo import DemoPlan, run_demo
 from fewshift.progress import Track
 from fewshift.training.interruption import Interrupted
+from fewshift.types import SPLITS
 
 
 def run(wanted: str | None, folder: Path, tasks: int, seed: int, track: Track) -> None:
@@ -61,15 +61,15 @@ def _suite(wanted: str | None, track: Track) -> Suite:
 
 
 def _print_domains(suite: Suite) -> None:
-    headings = ["domain", "role", "classes", "images", "licence"]
-    table = plain_table(headings, right=["classes", "images"], fold=["licence"])
+    rows = []
     for domain in suite:
         spec = domain.spec
-        classes = "/".join(str(len(spec.splits[split])) for split in ("train", "valid", "test"))
+        classes = "/".join(str(len(spec.splits[split])) for split in SPLITS)
         images = f"{sum(spec.images_per_class):,}"
-        add_row(table, domain.name, domain.role, classes, images, domain.provenance.licence)
-    print_table(table)
+        rows.append((domain.name, domain.role, classes, images, domain.provenance.licence))
+    headings = ("domain", "role", "classes", "images", "licence")
+    print_table(headings, rows, right=("classes", "images"), fold=("licence",))
 
 
 def _say(sentence: str) -> None:
-    console.print(Text.assemble(("• ", "bold"), sentence))  # brackets in it are no markup
+    out.print(Text.assemble(("• ", "bold"), sentence))  # brackets in it are no markup

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fewshift.cli.console import print_any_text, print_json, print_table
 from fewshift.cli.options import JsonOption
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ def doctor(
 
     Example: `fewshift doctor`, `fewshift doctor ~/records`
     """
-    from fewshift.cli.any_text import print_any_text
     from fewshift.cli.doctor_checks import check_data, check_extras, check_machine, check_torch
     from fewshift.cli.doctor_folder import check_folder
 
@@ -36,9 +36,7 @@ def doctor(
     if folder is not None:
         checks += check_folder(folder)
     if as_json:
-        import json
-
-        typer.echo(json.dumps([asdict(check) for check in checks], indent=1, ensure_ascii=False))
+        print_json([asdict(check) for check in checks])
     else:
         _print_table(checks)
     if any(check.state == "broken" for check in checks):
@@ -48,15 +46,7 @@ def doctor(
 def _print_table(checks: list[Check]) -> None:
     from rich.text import Text
 
-    from fewshift.cli.tables import add_row, plain_table, print_table
-
     styles = {"ok": "green", "missing": "yellow", "broken": "bold red"}
-    table = plain_table(("where", "what", "state", "found", "to mend it"), fold=("found", "to mend it"))
-    before = None
-    for check in checks:
-        if before not in (None, check.area):
-            table.add_section()
-        area = check.area if check.area != before else ""
-        add_row(table, area, check.what, Text(check.state, styles[check.state]), check.found, check.remedy)
-        before = check.area
-    print_table(table)
+    rows = [(c.area, c.what, Text(c.state, styles[c.state]), c.found, c.remedy) for c in checks]
+    headings = ("where", "what", "state", "found", "to mend it")
+    print_table(headings, rows, fold=("found", "to mend it"), grouped=True)

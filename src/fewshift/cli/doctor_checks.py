@@ -55,7 +55,8 @@ def check_machine() -> list[Check]:
     """Cores, memory, disk, Python."""
     from fewshift.data.suites import data_folder
 
-    place = _existing(data_folder())
+    wanted = data_folder()
+    place = next(folder for folder in (wanted, *wanted.parents) if folder.is_dir())
     free = shutil.disk_usage(place).free
     room = (
         "" if free > 1e9 else "make room, or set FEWSHIFT_DATA and FEWSHIFT_CACHE to folders on another disk"
@@ -164,13 +165,6 @@ def _open_caches(root: Path) -> Check:
     fresh = [name for name, state in states.items() if state in ("exact", "rounded")]
     found = f"pixels of {len(fresh)} of {len(states)} open domains are cached"
     return line("data", "cache", found, "fewshift data cache open" if len(fresh) < len(states) else "")
-
-
-def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that is there."""
-    while not folder.is_dir() and folder != folder.parent:
-        folder = folder.parent
-    return folder
 
 
 def _memory() -> str:

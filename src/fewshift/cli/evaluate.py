@@ -55,8 +55,7 @@ def evaluate(
     ] = None,
     split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
     tasks: Annotated[
-        int | None,
-        typer.Option(min=1, help="Tasks a domain. Default: 600; of a curve 10 a number of shots."),
+        int | None, typer.Option(min=1, help="Tasks a domain. Default: 600; of a curve 10 a number of shots.")
     ] = None,
     protocol: ProtocolOption = "varying",
     seed: TaskSeedOption = 0,

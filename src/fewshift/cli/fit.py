@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fewshift.cli.console import bars
+from fewshift.cli.console import bars, print_table
 from fewshift.cli.options import DeviceOption, EngineOption, MethodOption, PrecisionOption
 from fewshift.cli.outputs import keep_images, keep_input, make_place
 
@@ -74,14 +74,11 @@ def fit(
 
 
 def _describe(classifier: FewShotClassifier, support: Path, out: Path) -> None:
-    from fewshift.cli.tables import add_row, plain_table, print_table
     from fewshift.nets.choice import named_engine
 
     fitted, settings = classifier.fitted_, classifier.settings_
-    table = plain_table(("class", "images"), right=("images",), fold=("class",))
-    for label, count in zip(classifier.classes_.tolist(), fitted.counts, strict=True):
-        add_row(table, str(label), str(count))
-    print_table(table)
+    counts = zip(map(str, classifier.classes_.tolist()), map(str, fitted.counts), strict=True)
+    print_table(("class", "images"), counts, right=("images",), fold=("class",))
     engine = classifier.engine_
     print(f"kit        {classifier.kit_name_}, engine {named_engine(engine)} on {engine.backbone.device}")
     rates = ", ".join(f"{rate:.3g}" for rate in settings.rates)

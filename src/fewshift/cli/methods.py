@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fewshift.cli.console import print_json, print_table
 from fewshift.cli.options import JsonOption
 
 if TYPE_CHECKING:
@@ -38,11 +40,7 @@ def methods(
             raise FewshiftError(f"there is no method {name!r}: choose among {', '.join(ABOUT)}")
     chosen = {name: ABOUT[name] for name in (names or ABOUT)}
     if as_json:
-        import json
-        from dataclasses import asdict
-
-        rows = [{"name": name, **asdict(about)} for name, about in chosen.items()]
-        typer.echo(json.dumps(rows, indent=1, ensure_ascii=False))
+        print_json([{"name": name, **asdict(about)} for name, about in chosen.items()])
     elif names:
         _print_in_full(chosen)
     else:
@@ -50,21 +48,18 @@ def methods(
 
 
 def _print_table(chosen: Mapping[str, About]) -> None:
-    from fewshift.cli.tables import add_row, plain_table, print_table
-
-    headings = ("name", "method", "moves", "trained by", "cost a task", "oracle", "fidelity")
-    table = plain_table(headings, fold=("method", "moves", "trained by", "cost a task"))
-    table.show_lines = True
+    rows = []
     for name, about in chosen.items():
         trained_by = about.trained_by.replace("fewshift ", "") or "nothing"
         oracle = "yes" if about.oracle else "no"
         method = f"{about.title}\n{about.source}"
-        add_row(table, name, method, about.moves, trained_by, about.cost, oracle, SHORT[about.fidelity])
-    print_table(table)
+        rows.append((name, method, about.moves, trained_by, about.cost, oracle, SHORT[about.fidelity]))
+    headings = ("name", "method", "moves", "trained by", "cost a task", "oracle", "fidelity")
+    print_table(headings, rows, fold=headings[1:5], lines=True)
     typer.echo(
         "oracle: the published rates ask whether the domain was trained on; --no-oracle does without.\n"
         "fidelity: the least sure fact that decides a method's numbers was confirmed from its authors' code, "
-        "stated in a paper, inferred, or is our own.",
+        "stated in a paper, inferred, or is our own."
     )
     typer.echo("all about one: fewshift methods NAME", err=True)
 

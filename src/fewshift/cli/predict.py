@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fewshift.cli.any_text import print_any_text, printable, read_any_names
-from fewshift.cli.console import bars
+from fewshift.cli.console import bars, print_any_text, print_table, printable, read_any_names
 from fewshift.cli.options import DeviceOption, FittedArgument
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def predict(
     if csv_rows:
         more = [f"{name}_{place}" for place in range(2, top + 1) for name in ("class", "probability")]
         rows.writerow(["image", "class", "probability", "unknown_score", "unknown", *more])
-    answered: list[Prediction] = []
+    table: list[list[str]] = []
     try:
         for found in predictions(loaded, items, bars(quiet)):
             if isinstance(found, Unreadable):
@@ -80,10 +79,11 @@ def predict(
             elif csv_rows:
                 rows.writerow(_csv_row(found, top))
             else:
-                answered.append(found)
+                table.append(_table_row(found, top))
     finally:  # also when interrupted: what was answered is not lost
-        if answered:
-            _print_table(answered, top)
+        if table:
+            headings = ["image", "class", "probability", "unknown score", *(["then"] if top > 1 else [])]
+            print_table(headings, table, right=("probability",), fold=("image", "class", "then"))
         sys.stdout.flush()
     if problems:
         raise typer.Exit(2)
@@ -132,14 +132,8 @@ def _csv_row(found: Prediction, top: int) -> list[str]:
     return [printable(found.name), *best, f"{found.unknown_score:.6f}", unknown, *more]
 
 
-def _print_table(answered: Sequence[Prediction], top: int) -> None:
-    from fewshift.cli.tables import add_row, plain_table, print_table
-
-    headings = ["image", "class", "probability", "unknown score", *(["then"] if top > 1 else [])]
-    table = plain_table(headings, right=("probability",), fold=("image", "class", "then"))
-    for found in answered:
-        (label, sure), *others = found.ranked[:top]
-        unlike = f"{found.unknown_score:.2f}" + (" unlike all classes" if found.unknown else "")
-        more = [", ".join(f"{other} {p:.1%}" for other, p in others)] if top > 1 else []
-        add_row(table, printable(found.name), str(label), f"{sure:.1%}", unlike, *more)
-    print_table(table)
+def _table_row(found: Prediction, top: int) -> list[str]:
+    (label, sure), *others = found.ranked[:top]
+    unlike = f"{found.unknown_score:.2f}" + (" unlike all classes" if found.unknown else "")
+    more = [", ".join(f"{other} {p:.1%}" for other, p in others)] if top > 1 else []
+    return [printable(found.name), str(label), f"{sure:.1%}", unlike, *more]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fewshift.cli.any_text import print_any_text
+from fewshift.cli.console import print_any_text
 from fewshift.cli.options import ToFileOption, words
 
 

@@ -65,8 +65,7 @@ class Wanted:
         str | None, typer.Option(help="Domains that --flip leaves alone (letters, digits), with commas.")
     ] = None
     zoom: Annotated[
-        float | None,
-        typer.Option(min=0, max=0.9, help="Enlarge windows with sides of at least 1 less this."),
+        float | None, typer.Option(min=0, max=0.9, help="Enlarge windows with sides of at least 1 less this.")
     ] = None
     precision: Annotated[
         Precision | None, typer.Option(help="bfloat16 is faster on recent GPUs. Default: the preset's.")
@@ -106,8 +105,7 @@ def shrink(
     kit: KitOption,
     out: Annotated[Path, typer.Option(help="The kit to write.")],
     start_rank: Annotated[
-        int | None,
-        typer.Option(min=1, help="Keep so many directions of each domain's own starting values."),
+        int | None, typer.Option(min=1, help="Keep so many directions of each domain's own starting values.")
     ] = None,
     half: Annotated[bool, typer.Option(help="Keep weights, roots and starting values in 16 bits.")] = True,
 ) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 
@@ -18,6 +18,7 @@ from fewshift.cli.train_options import (
     MetaPreset,
     MetaPresetOption,
     PartSource,
+    PresetChanges,
     Run,
     Source,
     Tasks,
@@ -25,8 +26,8 @@ from fewshift.cli.train_options import (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Design:
-    """What is learned besides, or in place of, the published roots; each replaces a setting of the preset."""
+class Design(PresetChanges):
+    """What is learned besides, or in place of, the published roots."""
 
     design: Annotated[
         str | None,
@@ -54,11 +55,6 @@ class Design:
     start_rank: Annotated[
         int | None, typer.Option(min=1, help="Starting values of this rank; needs --sites last.")
     ] = None
-
-    @property
-    def changes(self) -> dict[str, Any]:
-        """By the settings' names."""
-        return asdict(self)
 
 
 @with_groups

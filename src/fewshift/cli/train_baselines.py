@@ -1,7 +1,4 @@
-"""`fewshift train extractors, selector, flute, cnaps, trim, maml, bohb`: each puts a part into a kit.
-
-What they train is a method's own part; the work is in `train_parts` and `train_extractors`.
-"""
+"""`fewshift train extractors`, `selector`, `flute`, `cnaps`, `trim`, `maml`, `bohb`: parts of a kit."""
 
 from __future__ import annotations
 

@@ -63,11 +63,6 @@ class MetaWanted:
     validate_every: int | None = None  # updates, if not the preset's
     keep_last: bool = False  # the last state counts, not the best validated one
 
-    @property
-    def quick(self) -> bool:
-        """Is it the small preset?"""
-        return self.preset == "quick"
-
 
 @dataclass(frozen=True)
 class Ready:

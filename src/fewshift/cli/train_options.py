@@ -135,19 +135,24 @@ class Tasks:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learning:
-    """How much is learned from tasks; each replaces a setting of the preset."""
+class PresetChanges:
+    """Options that replace settings of the preset; None leaves them."""
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """By the settings' names."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning(PresetChanges):
+    """How much is learned from tasks."""
 
     updates: UpdatesOption = None
     tasks_per_update: Annotated[
         int | None, typer.Option(min=1, help="Tasks an update, if not the preset's.")
     ] = None
     rate: RateOption = None
-
-    @property
-    def changes(self) -> dict[str, Any]:
-        """By the settings' names."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,9 @@ from fewshift.nets.policy import (
     policy_part,
     preconditioner_part,
 )
+from fewshift.presets.meta_training import PRECONDITIONERS
 from fewshift.presets.rates import BY_METHOD
-from fewshift.presets.training import paper_policy, paper_preconditioners, quick_policy, quick_preconditioners
+from fewshift.presets.training import paper_policy, quick_policy
 from fewshift.training.policy import train_policy
 from fewshift.training.preconditioners import train_preconditioners
 
@@ -37,8 +38,7 @@ def run_under_policy(wanted: MetaWanted) -> None:
                 f"--policy: the kit's domains are {', '.join(ready.kit.domains)}, these are "
                 f"{', '.join(domains)}: name the same with --domains"
             )
-        make = quick_preconditioners if wanted.quick else paper_preconditioners
-        recipe = ready.recipe(make(domains))
+        recipe = ready.recipe(PRECONDITIONERS[wanted.preset](domains))
         refuse_idle(wanted, recipe.settings)
         ways = ways_to_learn(ready)
         trained = train_preconditioners(
@@ -61,7 +61,7 @@ def run_policy(wanted: MetaWanted) -> None:
     """TA²-Net's policy, then write the kit."""
     kit_path, folder = places(wanted.source.out, "policy")
     with prepared(wanted, words(wanted.domains), lambda kit: adapted_convs(kit.backbone)) as ready:
-        make = quick_policy if wanted.quick else paper_policy
+        make = quick_policy if wanted.preset == "quick" else paper_policy
         recipe = ready.recipe(make(ready.tasks.domains))
         trained = train_policy(
             ready.kit.backbone, ready.tasks, recipe.settings, folder, **ready.session.options(recipe.watch)

@@ -125,12 +125,7 @@ def readapt(tools: Tools, support: Support, before: Fitted) -> Fitted:
 
 
 def _descended(
-    engine: Engine,
-    task: Task,
-    plan: Recipe,
-    start: TaskParams,
-    settings: Settings,
-    tick: Callable[[], None],
+    engine: Engine, task: Task, plan: Recipe, start: TaskParams, settings: Settings, tick: Callable[[], None]
 ) -> Trajectory:
     if not settings.steps or not start:
         return Trajectory(start, torch.empty(0))

@@ -41,7 +41,18 @@ class SklearnContract:
         return self
 
     def __sklearn_tags__(self) -> Any:
-        return classifier_tags()
+        """What scikit-learn from 1.6 on wants to know: a classifier of images, not of rows of numbers."""
+        try:
+            from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+        except ImportError:
+            raise MissingExtra("scikit-learn 1.6 or newer", "sklearn") from None
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True, one_d_labels=True),
+            classifier_tags=ClassifierTags(),
+            input_tags=InputTags(two_d_array=False, three_d_array=True),
+            non_deterministic=False,
+        )
 
     def __repr__(self) -> str:
         given = inspect.signature(type(self).__init__).parameters
@@ -63,18 +74,3 @@ def not_fitted() -> NotFitted:
         return NotFitted(message)
     kind: type[NotFitted] = type("NotFitted", (NotFitted, exceptions.NotFittedError), {})
     return kind(message)
-
-
-def classifier_tags() -> Any:
-    """What scikit-learn from version 1.6 on wants to know: a classifier of images, not of rows of numbers."""
-    try:
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
-    except ImportError:
-        raise MissingExtra("scikit-learn 1.6 or newer", "sklearn") from None
-    return Tags(
-        estimator_type="classifier",
-        target_tags=TargetTags(required=True, one_d_labels=True),
-        classifier_tags=ClassifierTags(),
-        input_tags=InputTags(two_d_array=False, three_d_array=True),
-        non_deterministic=False,
-    )

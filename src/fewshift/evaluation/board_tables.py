@@ -138,11 +138,7 @@ def difference_table(board: Board, baseline: Contender) -> Table:
     """Paired differences of every other contender to the baseline, in percentage points."""
     others = tuple(c for c in board.contenders if c != baseline)
     rows = [
-        Row(
-            domain,
-            tuple(percent(board.difference(c, baseline, domain), signed=True) for c in others),
-            role,
-        )
+        Row(domain, tuple(percent(board.difference(c, baseline, domain), signed=True) for c in others), role)
         for domain, role in board.roles.items()
     ]
     for label, domains in averaged(board):

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from itertools import pairwise
 
-from fewshift.evaluation.calibration import Bin
-from fewshift.evaluation.confusion import Confusion
+from fewshift.evaluation.answers import Bin, Confusion
 from fewshift.evaluation.statistics import Interval
 from fewshift.evaluation.svg import WIDTH, element, line, marked, picture, text, ticks
 

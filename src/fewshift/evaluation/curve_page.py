@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from fewshift import __version__
-from fewshift.evaluation.calibration import reliability
-from fewshift.evaluation.confusion import Confusion, most_confused
+from fewshift.evaluation.answers import Confusion, most_confused, reliability
 from fewshift.evaluation.curve_charts import confusion_map, learning_curves, reliability_diagrams
 from fewshift.evaluation.curve_scores import CurveScores, Mistake
 from fewshift.evaluation.curve_tables import (

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from statistics import median
 
+from fewshift.evaluation.answers import Confusion, confusion, expected_calibration_error, reliability
 from fewshift.evaluation.board_tables import percent, too_few
-from fewshift.evaluation.calibration import expected_calibration_error, reliability
-from fewshift.evaluation.confusion import Confusion, confusion
 from fewshift.evaluation.curve_scores import Answer, CurveScores
 from fewshift.evaluation.tables import Row, Table, Value, mark_best
 

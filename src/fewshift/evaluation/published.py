@@ -77,10 +77,7 @@ _EARLIER = "the values first published; the authors' later values are the column
 _LATER = "the authors' values after the order of images was mended; compare own runs with these"
 _AUTHOR = "read in a fixed order, as the authors say of their five-shot and one-shot tables"
 
-_TSP = (
-    Column("TSP on TSA", "not stated"),
-    Column("TSP on TA²-Net", "not stated"),
-)
+_TSP = (Column("TSP on TSA", "not stated"), Column("TSP on TA²-Net", "not stated"))
 
 MULTI_DOMAIN = PublishedTable(
     title="Published, multi-domain (trained on 8), varying way and shot",

@@ -25,10 +25,7 @@ def curve(
     parts = [text(LEFT, 16, heading, "heading")]
     for tick in ticks(0, top, 4):
         _, y = place(0, tick)
-        parts += [
-            line(LEFT, y, WIDTH - RIGHT, y, "grid"),
-            text(LEFT - 6, y + 4, show(tick), "tick", "end"),
-        ]
+        parts += [line(LEFT, y, WIDTH - RIGHT, y, "grid"), text(LEFT - 6, y + 4, show(tick), "tick", "end")]
     for tick in ticks(0, last, 6):
         if tick == int(tick):
             x, _ = place(tick, 0)

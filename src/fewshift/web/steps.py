@@ -43,10 +43,7 @@ class Tried(Prediction):
 
 
 def adapt_to(
-    classes: Sequence[ClassUploads],
-    opened: Opened,
-    method: str = "tsp",
-    track: Track = silent,
+    classes: Sequence[ClassUploads], opened: Opened, method: str = "tsp", track: Track = silent
 ) -> Adaptation:
     """Fit a classifier to these classes."""
     began = time.perf_counter()
