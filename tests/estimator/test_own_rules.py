@@ -8,6 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from fewshift.benchmarks import own_grid, own_rules
+from fewshift.benchmarks.own_candidates import candidate
 from fewshift.benchmarks.own_rules import Measured
 from fewshift.cli.app import app
 from fewshift.errors import FewshiftError
@@ -32,7 +33,7 @@ def test_rules_gain_what_their_choices_gain() -> None:
 
 
 def test_the_command_reads_what_the_grid_wrote(md_mini: Path, kit_file: Path, tmp_path: Path) -> None:
-    wanted = [own_grid.candidate(text) for text in NAMES]
+    wanted = [candidate(text) for text in NAMES]
     found = own_grid.run(md_mini, str(kit_file), wanted, 2, 60.0, "cpu", names=["birds", "dtd10"], rounds=1)
     path = tmp_path / "grid.npz"
     own_grid.write(found, path)
