@@ -132,9 +132,9 @@ def test_an_update_is_of_the_sum_over_its_tasks(tasks: ResidentTasks) -> None:
     weight = torch.zeros(1, requires_grad=True)
 
     def judge(episode: Episode) -> Judged:
-        return Judged((2 * weight).sum(), torch.zeros(len(episode.query.labels), episode.task.way), {})
+        return Judged((2 * weight).sum(), {"accuracy": torch.zeros(())})
 
-    learner = TaskLearner("x", {"w": weight}, judge, (), tasks, settings, ALONE)
+    learner = EpisodeLearner("x", {"w": weight}, judge, (), tasks, settings, ALONE)
     learner.optimizer = torch.optim.SGD([weight], lr=1.0)  # type: ignore[assignment]
     learner.update(0)
     assert weight.item() == -0.5 * 3 * 2
