@@ -95,6 +95,18 @@ def test_cholesky_and_its_blends_are_positive_definite(roots: torch.Tensor, logi
     assert smallest_eigenvalue(blend(coefficients, gentle)) > 0
 
 
+@pytest.mark.parametrize("name", ["cholesky", "cholesky_identity"])
+def test_cholesky_is_a_lower_triangular_matrix_times_its_transpose(name: str) -> None:
+    root = random_roots(3, 1, 4, 4, 1.0)[0]
+    lower = torch.zeros_like(root)
+    for i in range(4):
+        for j in range(i):
+            lower[i, j] = root[i, j]
+        lower[i, i] = torch.log1p(root[i, i].exp())
+    wanted = lower @ lower.T + (torch.eye(4, dtype=root.dtype) if name.endswith("identity") else 0)
+    torch.testing.assert_close(DESIGNS[name](root), wanted)
+
+
 def check_floor(matrices: torch.Tensor, logits: list[float], floor: float) -> None:
     coefficients = task_coefficients(torch.tensor(logits[: len(matrices)], dtype=torch.float64))
     for candidate in (matrices, blend(coefficients, matrices)):

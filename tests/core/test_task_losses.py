@@ -34,6 +34,19 @@ def test_losses_are_cross_entropies_of_cosines() -> None:
     assert scored.accuracy == accuracy(logits, asked_labels)
 
 
+def test_gradients_of_both_losses_flow_through_the_centroids() -> None:
+    episode = tiny_problem().episode
+    labels, asked_labels = episode.task.support.labels, episode.query.labels
+    features = torch.randn(len(labels) + len(asked_labels), 4, dtype=torch.float64).requires_grad_()
+    support, asked = features[: len(labels)], features[len(labels) :]
+    for found, logits, wanted in (
+        (support_loss(support, labels, 3), by_hand(support, labels, support, 3), labels),
+        (scored_queries(features, episode).loss, by_hand(support, labels, asked, 3), asked_labels),
+    ):
+        pairs = (torch.autograd.grad(loss, features)[0] for loss in (found, F.cross_entropy(logits, wanted)))
+        torch.testing.assert_close(*pairs)
+
+
 def test_one_shot_can_only_push_classes_apart() -> None:
     features = torch.randn(5, 4, dtype=torch.float64)
     logits = cosine_logits(features, prototypes(features, torch.arange(5), 5))
@@ -45,6 +58,8 @@ def test_accuracy_counts() -> None:
     assert accuracy(logits, torch.tensor([1, 0, 0, 1])).item() == 0.75
     logits[1:3, 1] = torch.nan
     assert accuracy(logits, torch.tensor([1, 0, 0, 1])).item() == 0.5
+    logits[3, 1] = torch.nan  # the label's own column, where the largest would be found
+    assert accuracy(logits, torch.tensor([1, 0, 0, 1])).item() == 0.25
 
 
 def test_objectives_are_the_losses_of_the_networks_features() -> None:
@@ -68,6 +83,7 @@ def test_the_classifiers_loss_is_cross_entropy_plus_the_auxiliary(domain: int) -
     logits = torch.randn(4, dtype=torch.float64)
     expected = F.cross_entropy(logits[None], torch.tensor([domain])) + 0.1 * 3.0
     torch.testing.assert_close(classifier_loss(logits, domain, torch.tensor(3.0), 0.1), expected)
+    torch.testing.assert_close(classifier_loss(logits, domain, torch.tensor(3.0)), expected)
 
 
 def test_one_domain_has_a_sigmoid_and_its_logarithm() -> None:
