@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fewshift.core.adam import Adam
 from fewshift.core.descent import Trajectory
-from fewshift.core.pseudo_query import shift, vary
+from fewshift.core.pseudo_query import recolour, shift, vary
 from fewshift.errors import FewshiftError
 from fewshift.evaluation.contract_bench import Bench
 from fewshift.methods import METHODS, fine_tune, ncc, norm_tune
@@ -119,6 +119,16 @@ def test_pseudo_queries_come_from_the_generator_alone() -> None:
     assert not torch.equal(first, vary(images, torch.Generator().manual_seed(4)))
     changed = [not torch.equal(images, vary(images, torch.Generator().manual_seed(s))) for s in range(200)]
     assert 0.8 < sum(changed) / 200 < 0.97
+
+
+def test_colours_change_by_brightness_then_saturation_then_contrast() -> None:
+    """Confirmed from code: + (u - 1/2), then times 2u about the grey, then times u + 1/2 about the mean."""
+    images, draws = torch.rand(2, 3, 4, 4), torch.rand(3, 2, 1, 1, 1)
+    for image, found, (b, s, c) in zip(images, recolour(images, draws), draws[..., 0, 0, 0].T, strict=True):
+        bright = image + b - 0.5
+        grey = (bright[0] + bright[1] + bright[2]) / 3
+        coloured = torch.stack([(channel - grey) * 2 * s + grey for channel in bright])
+        torch.testing.assert_close(found, (coloured - coloured.mean()) * (c + 0.5) + coloured.mean())
 
 
 def test_a_shift_moves_whole_pixels_and_brings_in_zeros() -> None:
