@@ -1,6 +1,7 @@
 import gc
 import weakref
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ from fewshift.core.coefficients import task_coefficients
 from fewshift.core.losses import inner_objective, outer_objective, scored_outer_objective
 from fewshift.core.metagrad import MetaGradient, coefficient_gradient, meta_gradient, root_gradients
 from fewshift.core.precond import DESIGNS, initial_preconditioners
+from fewshift.core.unroll import unroll
+from fewshift.core.updates import Preconditioned
 from fewshift.types import Labelled, Task, TaskParams
 
 
@@ -93,6 +96,18 @@ def test_memory_for_graphs_does_not_depend_on_the_number_of_steps(order: int) ->
 
     assert ours(1) == ours(5) == ours(20) > 0
     assert naive(20) > 3 * naive(5) > 6 * naive(1)
+
+
+def test_unrolling_at_first_order_keeps_no_graph_of_the_network() -> None:
+    """Proto-MAML's way: its memory grows with the steps at order 2 alone."""
+    problem = tiny_problem(seed=15, shot=30)
+    of, rule = objectives(problem), Preconditioned(None, RATES)
+
+    def kept(steps: int, order: Literal[1, 2]) -> int:
+        return saved_bytes(lambda: unroll(of.inner, leaf(problem.start), rule, steps, order)).peak
+
+    assert kept(1, 1) == kept(5, 1) == kept(20, 1) > 0
+    assert kept(20, 2) > 3 * kept(5, 2)
 
 
 @pytest.mark.parametrize("order", [1, 2])
