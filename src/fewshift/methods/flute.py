@@ -5,8 +5,10 @@ the support set's moments, the blender (a dataset classifier of 64 filters) weig
 softmax, six steps of Adam at 0.005 on the summed cross-entropy of cosines without a scale. Inferred: with
 one domain the blend is trivial, and the published "ImageNet's FiLM" start (two steps at 0.001) is used.
 Ours: the backbone is the project's ResNet-18 at 84 pixels where the published one has a 7x7 stem, max-pooling
-and 97 pixels, and features are brought to length one whatever their length, where the published code leaves
-those shorter than 0.03 shorter. In the table of the TSP paper the columns of FLUTE and tri-M are swapped.
+and 97 pixels, features are brought to length one whatever their length, where the published code leaves those
+shorter than 0.03 shorter, and the blender's maps are halved rounding down (84 to 2 pixels, as CNAPs' and
+TSP's), where the published ones round up (84 to 3). In the table of the TSP paper the columns of FLUTE and
+tri-M are swapped.
 """
 
 from __future__ import annotations
