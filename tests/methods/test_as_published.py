@@ -27,6 +27,7 @@ PUBLISHED = {
     "ta2": ((0.05, 0.1), (2.0, 1.0)),
     "gd": ((0.05, 0.30), (0.25, 0.05)),
     "tsp": ((0.05, 0.30), (0.25, 0.05)),
+    "tsp_untrained": ((0.05, 0.30), (0.25, 0.05)),
     "tsp_ta2": ((0.05, 0.30), (0.25, 0.05)),
 }
 ADADELTA = ("pa", "tsa", "ta2")
@@ -77,8 +78,10 @@ def ten_cosines(features: Tensor, support: Tensor) -> Tensor:
     return 10 * unit(features) @ unit(centres).T
 
 
-def preconditioners(kit: Kit, task: Task) -> dict[str, Tensor]:
-    """Lines 4 and 5 of Algorithm 3."""
+def preconditioners(kit: Kit, task: Task, name: str) -> dict[str, Tensor]:
+    """Lines 4 and 5 of Algorithm 3; before any training all M are 0.1·I."""
+    if name == "tsp_untrained":
+        return {site: 1.01 * torch.eye(len(v), dtype=v.dtype) for site, v in kit.backbone.init().items()}
     assert kit.preconditioners is not None
     assert kit.classifier is not None
     shares = kit.classifier(task.support.images).exp()
@@ -118,7 +121,7 @@ def by_plain_loops(kit: Kit, name: str, task: Task, queries: Tensor) -> Tensor:
     make = torch.optim.Adadelta if name in ADADELTA else torch.optim.SGD
     groups = [{"params": p, "lr": last if s == "last" else adapters} for s, p in params.items() if p]
     optimizer = make(groups)
-    turned = preconditioners(kit, task) if name.startswith("tsp") else {}
+    turned = preconditioners(kit, task, name) if name.startswith("tsp") else {}
     for _ in range(STEPS):
         optimizer.zero_grad()
         found = features(task.support.images)
