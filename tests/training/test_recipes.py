@@ -5,18 +5,28 @@ from __future__ import annotations
 import pytest
 
 from fewshift.data.official import SEEN
-from fewshift.presets.baselines import quick_selector, quick_template
+from fewshift.presets.baselines import (
+    CNAPS_TASKS,
+    paper_blender,
+    paper_modulator,
+    paper_selector,
+    paper_template,
+    quick_selector,
+    quick_template,
+)
 from fewshift.presets.maml import paper_maml
 from fewshift.presets.training import (
     SINGLE_DOMAIN,
     changed,
     paper_backbone,
     paper_classifier,
+    paper_policy,
     paper_preconditioners,
     quick_backbone,
     quick_classifier,
     quick_preconditioners,
 )
+from fewshift.training.modulators import Which
 
 EIGHT = tuple(SEEN)
 
@@ -95,6 +105,58 @@ def test_iterations_of_algorithm_2_are_updates() -> None:
         256,
     )
     assert recipe.watch.patience is not None
+
+
+def values(settings: object, *names: str) -> tuple[object, ...]:
+    return tuple(getattr(settings, name) for name in names)
+
+
+def test_selector_and_modulators_learn_from_as_many_tasks_as_published() -> None:
+    urt = paper_selector().settings
+    assert values(urt, "updates", "tasks_per_update", "period", "favourite") == (10_000, 1, 10_000, EIGHT[0])
+    assert values(urt, "rate", "weight_decay", "heads", "hidden", "penalty") == (0.01, 1e-5, 2, 1024, 0.1)
+    kinds: tuple[tuple[Which, int, float], ...] = (("cnaps", 110_000, 5e-4), ("trim", 150_000, 2e-3))
+    for which, tasks, rate in kinds:
+        settings = paper_modulator(which).settings
+        assert (settings.updates * settings.tasks_per_update, settings.rate) == (tasks, rate)
+        assert values(settings, "tasks_per_update", "sampling", "code", "penalty") == (
+            16,
+            "uniform",
+            64,
+            1e-3,
+        )
+        assert values(settings, "gate", "weight_decay", "period") == (0.1, 0.0, None)
+    assert (CNAPS_TASKS.max_way, CNAPS_TASKS.max_support) == (40, 400)
+
+
+def test_flute_learns_as_published() -> None:
+    """Decays are twice Keras's, whose penalty has no half."""
+    template, blender = paper_template().settings, paper_blender().settings
+    assert values(template, "updates", "sets_per_update", "set_size", "period") == (640_000, 8, 16, 5_000)
+    assert values(template, "rate", "momentum", "weight_decay", "film_decay") == (0.01, 0.9, 1.4e-3, 2e-4)
+    assert values(template, "favourite", "start") == ("ilsvrc_2012", "fresh")
+    assert values(blender, "updates", "sets_per_update", "set_size", "period") == (3_000, 8, 16, 3_000)
+    assert values(blender, "rate", "weight_decay", "code") == (1e-3, 1.4e-3, 64)
+
+
+def test_proto_maml_learns_as_published() -> None:
+    names = ("rate", "weight_decay", "fall", "fall_every", "inner_rate", "steps", "test_steps", "order")
+    one, several = (paper_maml("sgd", domains).settings for domains in (EIGHT[:1], EIGHT))
+    assert values(one, *names) == (3.63e-4, 2 * 1.37e-5, 0.648, 2_500, 0.00544, 6, 6, 1)
+    assert values(several, *names) == (2.98e-4, 2 * 7.16e-4, 0.766, 500, 0.0199, 1, 6, 1)
+    assert values(several, "updates", "tasks_per_update", "norm") == (75_000, 1, "support")
+    for rule, steps in (("gap", (5, 10)), ("alfa", (5, 5))):
+        assert values(paper_maml(rule, EIGHT).settings, "steps", "test_steps") == steps
+
+
+def test_a_policy_learns_from_ten_thousand_tasks() -> None:
+    for domains in (EIGHT, EIGHT[:1]):
+        settings = paper_policy(domains).settings
+        assert (settings.updates * settings.tasks_per_update, settings.tasks_per_update) == (
+            10_000,
+            len(domains),
+        )
+        assert values(settings, "rate", "temperature", "trial_rate", "trial_steps") == (1e-4, 10.0, 0.5, 10)
 
 
 @pytest.mark.parametrize("domains", [EIGHT, ("one",)])
