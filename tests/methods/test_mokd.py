@@ -51,6 +51,30 @@ def test_the_objective_is_the_published_sum() -> None:
     torch.testing.assert_close(loss, by_hand)
 
 
+@pytest.mark.parametrize(("seen", "decay"), [(True, 0.25), (False, 0.0), (None, 0.0)])
+def test_its_steps_are_torchs_adadelta_with_decay_on_domains_trained_on(
+    tiny_kit: Kit, seen: bool | None, decay: float
+) -> None:
+    kit = in_double(tiny_kit)
+    task, images = Bench(mokd(kit), dtype=torch.float64).task([3, 4, 2], seen=seen)
+    features, queries = kit.backbone.embed(task.support.images), kit.backbone.embed(images)
+    labels = membership(task.support.labels, 3, torch.float64)
+    multiplier = chosen_multiplier(unit(features), labels)
+    objective = dependence_objective(features, labels, multiplier, balance=1.0, decay=0.0)
+    matrix = torch.eye(features.shape[1], dtype=torch.float64).requires_grad_()
+    optimizer = torch.optim.Adadelta([matrix], lr=0.25, weight_decay=decay)
+    for _ in range(40):
+        optimizer.zero_grad()
+        objective({MAP: matrix}).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    moved, asked = ((x @ matrix.detach().T) for x in (features, queries))
+    centres = torch.stack([moved[task.support.labels == c].mean(dim=0) for c in range(3)])
+    wanted = 10 * torch.nn.functional.cosine_similarity(asked[:, None], centres[None], dim=-1)
+    adapted = mokd(kit).adapt(task)
+    assert adapted.notes["oracle"] == (seen is not None)
+    torch.testing.assert_close(adapted(images), wanted, rtol=1e-8, atol=1e-8)
+
+
 def test_forty_steps_lower_the_loss(tiny_kit: Kit) -> None:
     task, _ = Bench(mokd(tiny_kit)).task([4] * 5)
     losses = mokd(tiny_kit).adapt(task).notes["losses"]

@@ -8,15 +8,16 @@ from fewshift.nets.resnet import ResNet18
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("size", [6, 11, 21, 28, 41])
-def test_the_centre_tap_is_a_parallel_branch(stride: int, size: int) -> None:
+@pytest.mark.parametrize(("size", "reach"), [(6, 1), (11, 1), (21, 1), (28, 1), (41, 1), (11, 0), (12, 2)])
+def test_the_centre_tap_is_a_parallel_branch(stride: int, size: int, reach: int) -> None:
     generator = torch.Generator().manual_seed(size)
+    side = 2 * reach + 1
     x, kernel, adapter = (
         torch.randn(*shape, generator=generator, dtype=torch.float64)
-        for shape in ((2, 3, size, size + 1), (6, 3, 3, 3), (6, 3))
+        for shape in ((2, 3, size, size + 1), (6, 3, side, side), (6, 3))
     )
-    folded = F.conv2d(x, add_to_centre(kernel, adapter), stride=stride, padding=1)
-    branch = F.conv2d(x, kernel, stride=stride, padding=1) + F.conv2d(
+    folded = F.conv2d(x, add_to_centre(kernel, adapter), stride=stride, padding=reach)
+    branch = F.conv2d(x, kernel, stride=stride, padding=reach) + F.conv2d(
         x, adapter[..., None, None], stride=stride
     )
     torch.testing.assert_close(folded, branch, rtol=0, atol=1e-12)
