@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
 
 from fewshift.core.parallel import collapsed_adadelta, collapsed_descent
 from fewshift.errors import FewshiftError
 from fewshift.nets.adapters import adapters_at
-from fewshift.nets.backbone import Backbone, freeze
+from fewshift.nets.backbone import Backbone, copied, freeze
 from fewshift.nets.engine import FoldedEngine, PlainEngine
 from fewshift.nets.graph import GraphEngine
 from fewshift.nets.kit import Kit, load_kit, save_kit
@@ -76,6 +77,38 @@ def test_a_choice_is_greedy_and_does_not_know_the_classes_numbers(backbone: Back
     torch.testing.assert_close(decision.log_probabilities.exp().sum(dim=1), torch.ones(16).double())
     renamed = replace(task, support=Labelled(task.support.images, (task.support.labels + 1) % 3))
     torch.testing.assert_close(policy(backbone, renamed).log_probabilities, decision.log_probabilities)
+
+
+def test_the_pass_is_the_networks_own_with_the_greedy_adapters_beside_each_convolution(
+    backbone: Backbone, task: Task
+) -> None:
+    """The network as it is written down; every adapted convolution is asked by a hook."""
+    policy, net = new_policy(backbone, 2.0, seed=3).double(), copied(backbone.net)
+    labels, chosen = task.support.labels, []
+
+    def choose(site: SitePolicy, x: Tensor) -> int:
+        means = torch.stack([x[labels == c].mean(dim=(0, 2, 3)) for c in range(task.way)])
+        inside = means @ site.squeeze.weight.T + site.squeeze.bias
+        spread = (inside.var(dim=0, correction=0) + site.norm.eps).sqrt()
+        inside = (inside - inside.mean(dim=0)) / spread * site.norm.weight + site.norm.bias
+        scores = (inside.relu() @ site.choose.weight.T + site.choose.bias).mean(dim=0)
+        chosen.append(F.log_softmax(scores / 2, dim=0))
+        return int(chosen[-1].argmax())
+
+    for name in policy.sites:
+
+        def beside(conv: nn.Module, given: tuple[Tensor], out: Tensor, name: str = name) -> Tensor:
+            site, (x,) = policy.of(name), given
+            each = zip(site.adapters, site.biases, strict=True)
+            found = [F.conv2d(x, matrix[..., None, None], bias, site.stride) for matrix, bias in each]
+            count = choose(site, x)
+            return out + torch.stack(found[:count]).mean(dim=0) if count else out
+
+        net.get_submodule(name).register_forward_hook(beside)
+    decision = policy(backbone, task)
+    assert len(set(decision.counts().values())) > 2
+    torch.testing.assert_close(decision.features, net(task.support.images))
+    torch.testing.assert_close(decision.log_probabilities, torch.stack(chosen))
 
 
 def test_the_temperature_only_flattens(backbone: Backbone, task: Task) -> None:
