@@ -68,7 +68,7 @@ def test_fractional_ranks_on_a_tied_toy_table() -> None:
     table = {
         "a": Interval(0.80, 0.01, 600),
         "b": Interval(0.79, 0.01, 600),  # within 0.0141 of a: ties
-        "c": Interval(0.78, 0.01, 600),  # 0.02 from a: does not, though it is close to b
+        "c": Interval(0.785, 0.01, 600),  # 0.015 from a: does not, though half-widths meet and b is close
         "d": Interval(0.50, 0.01, 600),
     }
     assert fractional_ranks(table) == {"a": 1.5, "b": 1.5, "c": 3.0, "d": 4.0}

@@ -121,6 +121,24 @@ def test_expired_teachers_are_not_asked() -> None:
     assert asked == [2, 2, 1, 1, 0]
 
 
+@torch.no_grad()
+def test_the_loss_is_both_parts_times_what_is_left_of_a_domains_weight() -> None:
+    torch.manual_seed(1)
+    teachers = {name: Teacher(Counting(), nn.Linear(6, 3)) for name in ("a", "b")}
+    plan = Distillation(weights={"a": 4.0}, horizons={"a": 10}, default_horizon=5, temperature=3.0)
+    students = Students(teachers, dict.fromkeys("ab", 3), 8, plan, 0, torch.device("cpu"))
+    images, found, logits = ([torch.randn(5, *size) for _ in "ab"] for size in ((3, 8, 8), (8,), (3,)))
+    wanted = 0.0
+    for name, weight, image, feature, said in zip("ab", (4 * 0.7, 0.4), images, found, logits, strict=True):
+        known = teachers[name].net(image)
+        adapted = feature @ students.adaptors[name].weight.T
+        rows = (x / x.norm(dim=1, keepdim=True) for x in (adapted, known))
+        alignment = direct_cka(*(x.double() for x in rows))
+        wanted += weight * (1 - alignment + float(prediction_loss(said, teachers[name].head(known), 3.0)))
+    total = students.loss(3, images, found, logits, [5, 5])
+    assert float(total) == pytest.approx(wanted, rel=1e-4)
+
+
 def test_teachers_must_fit() -> None:
     teacher = Teacher(Counting(), nn.Linear(6, 3))
     with pytest.raises(FewshiftError, match="tells 3 classes apart and the domain has 4"):

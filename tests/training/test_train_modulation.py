@@ -107,6 +107,23 @@ def test_film_moves_only_for_its_domain_and_norms_never(
             assert (weight == 1).all()
 
 
+def test_every_part_of_a_template_has_its_own_decay(
+    net: Backbone, residents: dict[str, ResidentDomain]
+) -> None:
+    """As published, FiLM's is a seventh of that of kernels and head; the temperature has none."""
+    settings = replace(TEMPLATE, weight_decay=0.07, film_decay=0.01)
+    learner = TemplateLearner(net, residents, settings, PROTOCOL, ALONE)
+    decays = {
+        id(param): group["weight_decay"]
+        for group in learner.optimizer.param_groups
+        for param in group["params"]
+    }
+    found = {
+        name: {decays[id(weight)] for weight in group.values()} for name, group in learner.groups.items()
+    }
+    assert found == {"template": {0.07}, "films": {0.01}, "head": {0.07}, "temperature": {0.0}}
+
+
 def test_a_template_learns(net: Backbone, residents: dict[str, ResidentDomain]) -> None:
     settings = replace(TEMPLATE, period=1000, set_size=8, rate=0.05, augmentation=NONE)
     learner = TemplateLearner(net, residents, settings, PROTOCOL, ALONE)
