@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -185,6 +187,8 @@ def test_domain_preconditioners_index_blend_and_move() -> None:
         for site, matrix in three.blend(certain).items():
             torch.testing.assert_close(matrix, three.of(domain)[site])
             torch.testing.assert_close(matrix, blend_sites(certain, three.matrices())[site])
+    for name, design in DESIGNS.items():
+        torch.testing.assert_close(replace(three, design=name).of("y")["a"], design(stacks["a"][1]))
     assert three.to("cpu", torch.float32).roots["a"].dtype == torch.float32
     assert three.roots["a"].dtype == torch.float64
 

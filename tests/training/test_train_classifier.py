@@ -29,7 +29,7 @@ from fewshift.training.fastest import best_meta_gradients
 from fewshift.training.loop import LAST, LOG
 from fewshift.training.metagradients import Job, MetaGradients, OneByOne
 from fewshift.training.settings import ClassifierSettings, InnerLevel
-from fewshift.training.tasks import ResidentTasks
+from fewshift.training.tasks import ResidentTasks, chosen_tasks
 from fewshift.types import Address, Episode, Labelled, Task
 
 
@@ -157,6 +157,20 @@ def test_gradients_equal_finite_differences(tasks: ResidentTasks, with_starts: b
         assert float(found[place]) == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-4, abs=1e-9)
     entropy = torch.softmax(learner.net(doubled.episode(address).task.support.images), 0)[1] - 1
     assert abs(float(found[1]) - float(entropy.detach())) > 1e-6  # the auxiliary part is there
+
+
+def test_an_update_is_of_the_sum_over_its_tasks(backbone: Backbone, tasks: ResidentTasks) -> None:
+    """Lines 13 and 14 of Algorithm 2; Adam would not show it, so plain descent takes its place."""
+    settings = classifier_settings(tasks_per_update=3, auxiliary=0.1)
+    learner = learner_of(backbone, tasks, settings)
+    addresses = chosen_tasks(learner.kind, settings, tasks.domains, 0)
+    total = torch.stack([judged.objective for judged in learner.judged(addresses)]).sum()
+    wanted = torch.autograd.grad(total, list(learner.weights.values()))
+    before = [weight.detach().clone() for weight in learner.weights.values()]
+    learner.optimizer = torch.optim.SGD(list(learner.weights.values()), lr=1.0)  # type: ignore[assignment]
+    rate = float(learner.update(0)["rate"])
+    for old, new, gradient in zip(before, learner.weights.values(), wanted, strict=True):
+        torch.testing.assert_close(old - new.detach(), rate * gradient, rtol=1e-3, atol=1e-6)
 
 
 def test_one_domain_has_a_sigmoid(backbone: Backbone, tasks: ResidentTasks) -> None:

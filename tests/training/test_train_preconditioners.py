@@ -17,6 +17,7 @@ from fewshift.core.precond import DESIGNS
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.bundled import find_kit
+from fewshift.training import preconditioner_learner
 from fewshift.training.metagradients import (
     FoldedOneByOne,
     Job,
@@ -233,6 +234,24 @@ def test_validation_uses_the_tasks_own_domain(backbone: Backbone, tasks: Residen
     ours, theirs = before.details["accuracy_by_domain"], after.details["accuracy_by_domain"]
     assert ours["red"] == theirs["red"]
     assert theirs["grey"] < ours["grey"]
+
+
+def test_validation_descends_at_the_test_rates_of_its_sites(
+    backbone: Backbone, tasks: ResidentTasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = preconditioner_settings(validation_tasks=1, validation_steps=3, validation_rates=(0.05, 0.3))
+    asked: list[tuple[dict[str, float], int]] = []
+
+    def noting(
+        engine: object, episode: object, start: object, p: object, rates: object, steps: int
+    ) -> Tensor:
+        asked.append((rates, steps))  # type: ignore[arg-type]
+        return torch.ones(())
+
+    monkeypatch.setattr(preconditioner_learner, "adapted_accuracy", noting)
+    learner_of(backbone, tasks, settings).validate()
+    *adapters, last = backbone.sites
+    assert asked == [({**dict.fromkeys(adapters, 0.05), last: 0.3}, 3)] * len(tasks.domains)
 
 
 def test_tasks_come_from_the_split_that_was_asked_for(backbone: Backbone, tasks: ResidentTasks) -> None:

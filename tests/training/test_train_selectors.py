@@ -125,6 +125,20 @@ def test_tasks_that_are_not_finite_are_left_out_and_counted(tasks: ResidentTasks
     torch.testing.assert_close(weights["w"].detach(), torch.full((2,), 0.9))
 
 
+def test_an_update_is_of_the_sum_over_its_tasks(tasks: ResidentTasks) -> None:
+    """Adam would not show it, so plain descent takes its place."""
+    settings = replace(SETTINGS, tasks_per_update=3, rate=0.5, period=None)
+    weight = torch.zeros(1, requires_grad=True)
+
+    def judge(episode: Episode) -> Judged:
+        return Judged((2 * weight).sum(), torch.zeros(len(episode.query.labels), episode.task.way), {})
+
+    learner = TaskLearner("x", {"w": weight}, judge, (), tasks, settings, ALONE)
+    learner.optimizer = torch.optim.SGD([weight], lr=1.0)  # type: ignore[assignment]
+    learner.update(0)
+    assert weight.item() == -0.5 * 3 * 2
+
+
 def test_a_favourite_gives_half_of_the_tasks(tasks: ResidentTasks) -> None:
     weights = {"w": torch.ones(2, requires_grad=True)}
     settings = TaskSettings(updates=1, tasks_per_update=1, rate=0.1, favourite="grey")
