@@ -201,6 +201,16 @@ def test_the_blenders_scales_decay_towards_one(residents: dict[str, ResidentDoma
     assert learner.rests["norms.0.weight"] == 1
     assert learner.rests["norms.0.bias"] == learner.rests["convs.1.weight"] == 0
     assert learner.rests["head.bias"] is None
+    learners = [BlenderLearner(residents, replace(BLENDER, weight_decay=w), ALONE) for w in (0.0, 0.5)]
+    before = {name: weight.detach().clone() for name, weight in learner.weights.items()}
+    for each in learners:  # plain descent shows what is added to the gradient
+        each.optimizer = torch.optim.SGD(list(each.weights.values()), lr=1.0)  # type: ignore[assignment]
+        rate = float(each.update(0)["rate"])
+    for name, old in before.items():
+        free, held = (each.weights[name].detach() for each in learners)
+        rest = learner.rests[name]
+        pull = torch.zeros_like(old) if rest is None else 0.5 * (old - rest)
+        torch.testing.assert_close(free - held, rate * pull, rtol=1e-3, atol=1e-6)
 
 
 def test_validation_is_by_each_domains_own_film(net: Backbone, residents: dict[str, ResidentDomain]) -> None:
