@@ -18,7 +18,19 @@ from fewshift.training.augment import Augmentation
 from fewshift.training.bohb import SPACE, settings_at, train_bohb, values_at
 from fewshift.training.checkpoint import Best, Checkpoint, save_checkpoint
 from fewshift.training.loop import LAST, Diverged
-from fewshift.training.search import Point, log_density, proposal, rungs, search
+from fewshift.training.search import (
+    AT_RANDOM,
+    CANDIDATES,
+    ETA,
+    GOOD,
+    WIDER,
+    Point,
+    log_density,
+    proposal,
+    rungs,
+    search,
+    widths,
+)
 from fewshift.training.settings import BackboneSettings
 
 
@@ -64,6 +76,18 @@ def test_the_density_is_one_in_all() -> None:
     points = np.array([[0.2], [0.3], [0.8]])
     places = np.linspace(-2, 3, 2001)[:, None]
     assert np.exp(log_density(places, points)).sum() * 5 / 2000 == pytest.approx(1, rel=1e-3)
+
+
+def test_kernels_are_as_wide_as_the_normal_reference_rule_says() -> None:
+    points = np.random.default_rng(0).uniform(size=(9, 3))
+    wanted = [1.06 * np.std(points[:, j]) * 9 ** (-1 / 7) for j in range(3)]
+    np.testing.assert_allclose(widths(points), wanted)
+    assert widths(np.full((4, 2), 0.3)).tolist() == [1e-3, 1e-3]  # statsmodels has no width for equal points
+
+
+def test_the_model_has_the_papers_numbers() -> None:
+    """Falkner et al. 2018: the best 15 %, 64 candidates, kernels thrice as wide, a third drawn at random."""
+    assert (ETA, GOOD, CANDIDATES, WIDER, AT_RANDOM) == (3, 0.15, 64, 3.0, 1 / 3)
 
 
 def test_nothing_to_search() -> None:
