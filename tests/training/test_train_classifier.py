@@ -164,7 +164,7 @@ def test_an_update_is_of_the_sum_over_its_tasks(backbone: Backbone, tasks: Resid
     settings = classifier_settings(tasks_per_update=3, auxiliary=0.1)
     learner = learner_of(backbone, tasks, settings)
     addresses = chosen_tasks(learner.kind, settings, tasks.domains, 0)
-    total = torch.stack([judged.objective for judged in learner.judged(addresses)]).sum()
+    total = torch.stack([judged.loss for judged in learner.judged(addresses)]).sum()
     wanted = torch.autograd.grad(total, list(learner.weights.values()))
     before = [weight.detach().clone() for weight in learner.weights.values()]
     learner.optimizer = torch.optim.SGD(list(learner.weights.values()), lr=1.0)  # type: ignore[assignment]

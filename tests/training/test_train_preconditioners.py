@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fewshift.core.metagrad import MetaGradient
 from fewshift.core.precond import DESIGNS
+from fewshift.core.updates import Preconditioned
 from fewshift.errors import FewshiftError
 from fewshift.nets.backbone import Backbone
 from fewshift.nets.bundled import find_kit
@@ -242,10 +243,8 @@ def test_validation_descends_at_the_test_rates_of_its_sites(
     settings = preconditioner_settings(validation_tasks=1, validation_steps=3, validation_rates=(0.05, 0.3))
     asked: list[tuple[dict[str, float], int]] = []
 
-    def noting(
-        engine: object, episode: object, start: object, p: object, rates: object, steps: int
-    ) -> Tensor:
-        asked.append((rates, steps))  # type: ignore[arg-type]
+    def noting(engine: object, episode: object, start: object, rule: Preconditioned, steps: int) -> Tensor:
+        asked.append((dict(rule.rates), steps))
         return torch.ones(())
 
     monkeypatch.setattr(preconditioner_learner, "adapted_accuracy", noting)
