@@ -299,6 +299,7 @@ def test_moving_makes_a_new_kit(kit: Kit) -> None:
     assert moved.backbone.net is not kit.backbone.net
 
 
+@pytest.mark.skipif(torch.__version__ < (2, 13), reason="older releases import sympy for other work, too")
 def test_a_kit_opens_without_sympy_and_torchs_compiler(tmp_path: Path, kit: Kit) -> None:
     """Work on tensors without values, as `to_empty` and initialisers do, imports both, for seconds."""
     save_kit(kit.with_(parts={PART: policy_part(new_policy(kit.backbone, 10.0, seed=0))}), tmp_path / "a.kit")
