@@ -23,7 +23,7 @@ from fewshift.data.loader import prefetch
 from fewshift.data.pixels import practical
 from fewshift.data.plan import TaskPlan, plans
 from fewshift.data.protocol import free
-from fewshift.data.reading_processes import divide, end_resting
+from fewshift.data.reading_processes import CannotStart, Processes, divide, end_resting
 from fewshift.data.records_folder import open_domain
 from fewshift.types import Episode
 
@@ -240,3 +240,12 @@ def test_results_may_be_written_to(records: Domain) -> None:
     first.query.images.add_(1)
     assert first.task.support.images.untyped_storage().nbytes() == 30 * 3 * 84 * 84 * 4
     assert torch.isfinite(first.query.images).all()
+
+
+def test_a_system_that_passes_no_descriptors_on_has_threads_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(*_: object, **__: object) -> None:
+        raise ValueError("pass_fds not supported on Windows.")
+
+    monkeypatch.setattr("fewshift.data.reading_processes.subprocess.Popen", refusing)
+    with pytest.raises(CannotStart, match="read with threads"):
+        Processes(2)

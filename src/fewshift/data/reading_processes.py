@@ -60,7 +60,7 @@ class Processes:
         try:
             for _ in range(count):
                 self._processes.append(_start([file.descriptor for file in self._memory.files]))
-        except OSError as problem:
+        except (OSError, ValueError) as problem:  # a ValueError where Windows passes no descriptors
             self.end()
             raise CannotStart(f"{sys.executable}: {problem}: read with threads") from problem
         self._inputs = [cast(IO[bytes], process.stdin) for process in self._processes]
